@@ -20,6 +20,7 @@ import numpy as np
 from machine import RESULTS, options, write
 
 from framenest import MEC, Session
+from framenest.config import ScorerConfig
 from framenest.evaluation import recall
 from framenest.evaluation.grounded_questions import NoStore, load_questions
 from framenest.evaluation.recall import collect
@@ -48,7 +49,8 @@ def outcomes_of(
 ) -> dict[str, list[recall.RecallOutcome]]:
     """What every selector finds for the questions of a piece, from the first one on."""
     questions = load_questions(file, kind=kind, videos=videos, part=part)[first : first + PIECE]
-    session = Session(scorer, store=NoStore() if kind == "timeline" else None)
+    scoring = ScorerConfig(ocr="auto" if scorer == "tags" else "none")  # noisy truth knows what is written
+    session = Session(scorer, store=NoStore() if kind == "timeline" else None, scoring=scoring)
     return collect(questions, SELECTORS, BUDGETS, session, seeds=seeds)
 
 

@@ -3,6 +3,7 @@
     python benchmarks/scorers.py gpu                 BLIP-2 at full size with random weights, on a CUDA GPU
     python benchmarks/scorers.py cpu                 tags and SigLIP 2 base as ONNX with patches of 16 and 32
                                                      pixels, in three precisions, on this CPU
+    python benchmarks/scorers.py text VIDEO…         reading text on screen, with and without looking first
 
 BLIP-2's two sizes are measured against the straightforward way in the same run: transformers' processor
 and full forward, batch by batch, once per question. Both get frames already at the model's size.
@@ -11,6 +12,7 @@ and full forward, batch by batch, once per question. Both get frames already at 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import statistics
 import sys
@@ -24,9 +26,10 @@ import numpy as np
 from machine import RESULTS, options, write
 from PIL import Image
 
-from framenest import FrameBatch
+from framenest import MEC, FrameBatch, ImageSpec, Session
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
+from framenest.evaluation.grounded_questions import NoStore
 from framenest.scorers import load_scorer
 
 PROBES, ZOOM, UNSEEN = 512, 128, 100
@@ -350,15 +353,65 @@ def cpu(patch: int, kept: Path | None = None) -> dict[str, Any]:
     return found
 
 
+EVERY_EIGHTH = 8
+
+
+def reading(video: Path) -> dict[str, Any]:
+    """Processor time of reading all probes of a video on one core, and of the reader's own way.
+
+    The latter is rapidocr with its defaults, which finds lines at 736 pixels or more, on every eighth probe.
+    """
+    import rapidocr
+
+    from framenest.scorers.ocr import OCR_PIXELS, OcrScorer, is_line, texts
+
+    one = {f"EngineConfig.onnxruntime.{which}_op_num_threads": 1 for which in ("intra", "inter")}
+    plain = rapidocr.RapidOCR(params={"Global.log_level": "critical"} | one)
+    scorer = OcrScorer()
+    session = Session(None, store=NoStore(), progress=False)
+    decoder = session.open(video)
+    probes = MEC(session=session).index(video).frames
+    spent: dict[str, list[float]] = {"framenest": [], "rapidocr": []}
+    lines, also = 0, 0
+    for batch in decoder.read(probes, sizes=(ImageSpec.short_side(OCR_PIXELS),)):
+        for row, frame in enumerate(batch.frames):
+            part = batch.rows(np.arange(len(batch)) == row)
+            began = time.process_time()
+            text = texts(scorer.encode(part))[0].split("\n")
+            spent["framenest"].append(time.process_time() - began)
+            if np.searchsorted(probes, frame) % EVERY_EIGHTH == 0:
+                began = time.process_time()
+                read = plain(np.ascontiguousarray(part.pixels[0][0][:, :, ::-1]))
+                spent["rapidocr"].append(time.process_time() - began)
+                clear = [
+                    line
+                    for line, sure in zip(read.txts or (), read.scores or (), strict=True)
+                    if is_line(line, sure)
+                ]
+                lines, also = lines + len(clear), also + len({*clear} & {*text})
+    mean = {way: 1000 * statistics.mean(each[1:]) for way, each in spent.items()}  # the first one loads
+    return {
+        "probes": len(probes),
+        "ms_a_frame": mean,
+        "times_cheaper": mean["rapidocr"] / mean["framenest"],
+        "lines_of_rapidocr": lines,
+        "share_also_read": also / max(1, lines),
+    }
+
+
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("machine", choices=("gpu", "cpu"))
+    parser.add_argument("machine", choices=("gpu", "cpu", "text"))
+    parser.add_argument("videos", type=Path, nargs="*", help="for text")
     parser.add_argument("--patch", type=int, choices=IMAGE_SIZES, help="only this one; the other is kept")
     parser.add_argument("--models", type=Path, help="a folder that keeps the models of the CPU's runs")
     given = parser.parse_args()
     path = RESULTS / f"scorers-{given.machine}.json"
     if given.machine == "gpu":
         result = gpu()
+    elif given.machine == "text":
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # the threads of both readers follow
+        result = {"every": EVERY_EIGHTH, "videos": {video.stem: reading(video) for video in given.videos}}
     else:
         result = json.loads(path.read_text()) if given.patch else {}
         result.pop("machine", None)

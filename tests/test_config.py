@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 
 from framenest import PRESETS, ConfigError, DiscoveryConfig, IndexConfig, MECConfig, RankingConfig
+from framenest.records import convert
 
 
 def test_the_defaults_are_the_papers():
@@ -63,7 +64,7 @@ def test_configs_are_frozen():
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_valid_and_round_trips(name):
     config = MECConfig.preset(name)
-    assert MECConfig.from_json(config.to_json()) == config
+    assert convert(config.to_json(), MECConfig) == config
 
 
 def weights(name):

@@ -90,7 +90,7 @@ class TestTheLoader:
         ("given", "message"),
         [
             ({"num_frames": -1}, "a frame budget must be a whole number, 1 or more, not -1"),
-            ({"num_frames": 8.0}, "the frame budget"),
+            ({"num_frames": 8.0}, "a frame budget must be a whole number, 1 or more, not 8.0"),
             ({"fps": 2}, "media_io_kwargs.video has 'fps'; give num_frames, question, pairing"),
             ({"pairing": "images"}, "pairing = 'images' is not allowed"),
             ({"question": ""}, "the question is empty"),

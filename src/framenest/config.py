@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Literal, Self, TypedDict, get_args
+from typing import Any, Literal, Self, get_args
 
 from framenest.errors import BadSetting, ConfigError
-from framenest.records import convert
 
 MAX_FLOAT = sys.float_info.max
 Allowed = tuple[str, Callable[[Any], bool]]
@@ -105,6 +104,7 @@ RelevanceText = Literal["question", "question+options"]
 Precision = Literal["auto", "float32", "float16", "bfloat16"]
 Calibration = Literal["auto", "none", "logistic"]
 Rule = Literal["paper", "residual"]
+Reading = Literal["auto", "on", "none"]
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,10 @@ class DiscoveryConfig(CheckedSettings):
     relevance_text: RelevanceText = setting(
         "question", "The text that frames are scored against.", one_of(RelevanceText)
     )
-    text_weight: float = setting(0.25, "λt: weight of on-screen text, with --ocr.", NOT_NEGATIVE)
     speech_weight: float = setting(0.6, "λs: weight of the transcript, with --subtitles.", NOT_NEGATIVE)
+    written: bool = setting(
+        False, "Read text on screen if the question asks for something written; it then decides.", SWITCH
+    )
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,12 @@ class ScorerConfig(CheckedSettings):
     )
     rerank: int = setting(0, "Score this many of the best candidates again, with the reranker.", whole(0))
     reranker: str = setting("qwen3-vl-reranker", "The scorer of that second pass.", ANY)
-    ocr: int = setting(0, "Read on-screen text in this many frames.", whole(0, "frames"))
+    ocr: Reading = setting(
+        "auto",
+        "Read text on screen if the question asks for it: auto does if the extra `tags` is installed. "
+        "The preset `paper` never reads.",
+        one_of(Reading),
+    )
     subtitles: str | None = setting(
         None,
         "The transcript, as evidence: a FILE (SRT, WebVTT, ASS, whisper's JSON), a folder of files with the "
@@ -239,10 +246,7 @@ class VideoConfig(CheckedSettings):
 
     fps: float | None = setting(None, "Frame rate of a folder of numbered images; 1 unless given.", ANY)
     stream: int | None = setting(None, "Index of the video stream. [default: FFmpeg's choice]", ANY)
-    decoder: str = setting("pyav", "pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", ANY)
-    allow_playlists: bool = setting(
-        False, "Allow a video that refers to other files or URLs: HLS, DASH, ffconcat.", SWITCH
-    )
+    decoder: str = setting("pyav", "pyav, or a plug-in.", ANY)
 
 
 @dataclass(frozen=True)
@@ -289,58 +293,6 @@ class MECConfig:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    @classmethod
-    def from_json(cls, data: dict[str, dict[str, Any]]) -> MECConfig:
-        return convert(data, cls, "config")
-
-
-class Settings(TypedDict, total=False):
-    """Every setting of MECConfig and ScorerConfig by name, as keyword arguments of `MEC` and `rank`."""
-
-    base_probes: int
-    extra_probes: int
-    saturation: float
-    max_gap: float | None
-    probing: Probing
-    thumbnail: int
-    blur_kernel: int
-    exposure_mean: float
-    exposure_sigma: float
-    start: float
-    end: float | None
-    relevance_weight: float
-    change_weight: float
-    observability_weight: float
-    segment_length: int
-    activation: float
-    anchors: int
-    zoom: int
-    relevance_text: RelevanceText
-    text_weight: float
-    speech_weight: float
-    horizon: int
-    evidence_weight_start: float
-    evidence_weight_end: float
-    gamma: float
-    diversity_weight: float
-    coverage_term: bool
-    rule: Rule
-    evidence_floor: float
-    event_shortest: float
-    event_longest: float
-    scene_shortest: float
-    scene_longest: float
-    same_look_from: float
-    device: str
-    batch: int | None
-    precision: Precision
-    calibration: Calibration
-    revision: str | None
-    rerank: int
-    reranker: str
-    ocr: int
-    subtitles: str | None
-
 
 METHOD_CONFIGS = (IndexConfig, DiscoveryConfig, RankingConfig)
 FOR_CLIENTS = {
@@ -364,7 +316,7 @@ DEFAULT_PRESET = "residual"
 """The preset of commands, the page and `fn.rank`; code that reproduces the paper uses "paper"."""
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"rule": "paper"},
-    "residual": {"rule": "residual"},
+    "residual": {"rule": "residual", "written": True},
     "static-weights": _weights(0.6, 0.6),
     "evidence-only": _weights(1.0, 1.0, diversity=0.0),
     "no-coverage": {"coverage_term": False},

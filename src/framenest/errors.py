@@ -15,8 +15,6 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-_SOURCES = Path(__file__).parents[2]
-
 
 def install_hint(extra: str) -> str:
     """The command that installs an extra here, such as "run: pip install 'framenest[tags]'".
@@ -25,20 +23,18 @@ def install_hint(extra: str) -> str:
     """
     try:
         written = metadata.distribution("framenest").read_text("direct_url.json")
-        origin = None if written is None else json.loads(written)
     except metadata.PackageNotFoundError:  # the sources, on the path
-        origin = {"url": _SOURCES.as_uri(), "dir_info": {}}
-    what, where, editable = f"framenest[{extra}]", "", ""
-    if origin is not None:
-        url, version = origin["url"], origin.get("vcs_info")
-        path = Path(url2pathname(urlsplit(url).path))
-        if url.startswith("file:") and not path.exists():
-            what, where = f".[{extra}]", ", in a clone of Framenest"
-        elif "dir_info" in origin:
-            what, editable = f"{path}[{extra}]", "-e " if origin["dir_info"].get("editable") else ""
-        else:
-            what += f" @ {version['vcs']}+{url}@{version['commit_id']}" if version else f" @ {url}"
-    return f"run{where}: {_installer()} {editable}{shlex.quote(what)}"
+        written = None
+    origin = json.loads(written or "{}")
+    what, url, version = f"framenest[{extra}]", origin.get("url"), origin.get("vcs_info")
+    editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
+    if "dir_info" in origin:
+        what = f"{url2pathname(urlsplit(url).path)}[{extra}]"
+    elif version:
+        what += f" @ {version['vcs']}+{url}@{version['commit_id']}"
+    elif url:
+        what += f" @ {url}"
+    return f"run: {_installer()} {editable}{shlex.quote(what)}"
 
 
 def _installer() -> str:
@@ -92,9 +88,6 @@ class BadSetting(ConfigError):
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"{name} = {value!r} is not allowed; it must be {allowed}")
-        self.name = name
-        self.value = value
-        self.allowed = allowed
 
 
 class ScorerError(FramenestError):
@@ -121,7 +114,6 @@ class MissingExtra(FramenestError):
 
     def __init__(self, extra: str, package: str) -> None:
         super().__init__(f"{package} is not installed; {install_hint(extra)}")
-        self.extra = extra
         self.package = package
 
 

@@ -111,48 +111,17 @@ def from_data_url(url: str) -> Image.Image:
 
 STRIP_HEIGHT = 120
 """Pixels of the short side of a frame in a notebook."""
-TIMELINE = 1000, 60
-"""Width and height of the timeline in a notebook, in its own units."""
 
 
 def strip_html(
-    lines: Sequence[str],
-    duration: float,
-    marks: Sequence[tuple[float, str]],
-    curve: Sequence[tuple[float, float]],
-    pictures: Sequence[tuple[Image.Image, str]],
-    notes: Sequence[str],
+    lines: Sequence[str], pictures: Sequence[tuple[Image.Image, str]], notes: Sequence[str]
 ) -> str:
-    """Text, a timeline and pictures, one below the other, as HTML for a notebook.
-
-    Args:
-        lines: text above the timeline.
-        duration: of the timeline, in seconds.
-        marks: seconds on it, and their labels.
-        curve: (seconds, value from 0 to 1) points to draw on it.
-        pictures: images, and their labels.
-        notes: text below the pictures.
-    """
-    width, height = TIMELINE
-    scale = width / max(duration, 1e-9)
-    points = " ".join(f"{scale * second:.1f},{height * (1 - 0.9 * value):.1f}" for second, value in curve)
-    paths = "".join(
-        f'<path d="M{scale * second:.1f},4V{height}" stroke="#d95f02" stroke-width="3">'
-        f"<title>{label}</title></path>"
-        for second, label in marks
-    )
-    timeline = (
-        f'<svg viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img" '
-        f'aria-label="where the frames lie" style="width:100%;height:{height}px">'
-        f'<polyline points="{points}" fill="none" stroke="currentColor" opacity="0.5"/>'
-        f'<line x1="0" x2="{width}" y1="{height}" y2="{height}" stroke="currentColor" stroke-width="2"/>'
-        f"{paths}</svg>"
-    )
+    """Text, pictures with their labels, and notes, one below the other, as HTML for a notebook."""
     figures = "".join(
         f'<figure style="display:inline-block;margin:4px"><img src="{data_url(encode_image(image))}" '
         f'alt="{label}" style="height:{STRIP_HEIGHT}px;display:block">'
         f'<figcaption style="font-size:small">{label}</figcaption></figure>'
         for image, label in pictures
     )
-    parts = (*map(escape, lines), timeline, figures, *map(escape, notes))
+    parts = (*map(escape, lines), figures, *map(escape, notes))
     return '<div style="font-family:sans-serif">' + "".join(f"<div>{part}</div>" for part in parts) + "</div>"

@@ -53,8 +53,8 @@ def damaged(files: Sequence[ModelFile], store: DirectoryStore, *, anew: bool = F
 
 
 WEIGHTS = ("*.safetensors", "*.onnx")
-ONNX_WEIGHTS = (("*vision_model.onnx", "*text_model.onnx"), ("visual/model.onnx", "textual/model.onnx"))
-"""The files of image and text in exports on the hub, and in Immich's."""
+ONNX_WEIGHTS = (("*vision_model.onnx", "*text_model.onnx"),)
+"""The files of image and text in exports on the hub."""
 FILES = ("*.onnx_data", "*.json", "*.txt", "*.model", "*.jinja")
 
 
@@ -81,20 +81,16 @@ class HubRepo:
     """Patterns of the weights to download. A model needs all files of one tuple."""
     revision: str | None = None
     """A commit, branch or tag; None for the newest."""
-    sums: tuple[tuple[str, str], ...] = ()
-    """(name, SHA-256) of files whose checksums are also published elsewhere."""
 
     def here(self, store: DirectoryStore) -> bool:
         """Whether a revision with weights is in the hub's cache."""
         return self._snapshot() is not None
 
     def files(self, store: DirectoryStore) -> list[ModelFile]:
-        """The files on this machine whose expected hash is known: pinned, or recorded by the hub's cache."""
-        snapshot, sums = self._snapshot(), dict(self.sums)
+        """The files on this machine whose expected hash the hub's cache records."""
+        snapshot = self._snapshot()
         files = [] if snapshot is None else _matching(snapshot, (*WEIGHTS, *FILES))
-        pinned = [ModelFile(file, "sha256", sums[file.name]) for file in files if file.name in sums]
-        others = [_hashed(file) for file in files if file.name not in sums]
-        return [*pinned, *(file for file in others if file is not None)]
+        return [hashed for file in files if (hashed := _hashed(file)) is not None]
 
     def fetch(self, store: DirectoryStore, progress: Progress = lambda *_: None) -> Path:
         """Download the revision, except files that are here and undamaged. Returns its folder."""
@@ -124,18 +120,9 @@ class HubRepo:
             raise StoreError(f"huggingface.co/{self.repo}: {why}") from error
 
     def locate(self, store: DirectoryStore) -> Checkpoint | None:
-        """The revision on this machine; None if it is not here.
-
-        The hub's cache links to files named by their hash. On file systems without links the expected
-        hash is unknown, so the hash of the files becomes part of the revision.
-        """
+        """The revision on this machine; None if it is not here."""
         path = self._snapshot()
-        if path is None:
-            return None
-        files = _matching(path, (*WEIGHTS, *FILES))
-        if all(_hashed(file) for file in files):
-            return Checkpoint(path, self.repo, path.name)
-        return Checkpoint(path, self.repo, digest(path.name, _names_and_hashes(path, files, store)))
+        return None if path is None else Checkpoint(path, self.repo, path.name)
 
     def _snapshot(self) -> Path | None:
         """The folder of the revision in the hub's cache; None if it is not here, or has no weights."""
@@ -153,21 +140,15 @@ def from_folder(folder: str | os.PathLike[str], store: DirectoryStore) -> Checkp
     if not _matching(path, WEIGHTS):
         raise ScorerError(f"{folder}: no model in this folder (*.safetensors or *.onnx)")
     files = _matching(path, (*WEIGHTS, *FILES))
-    return Checkpoint(path, path.name, digest(_names_and_hashes(path, files, store)))
+    hashes = file_hashes([(file, "pieces") for file in files], store)
+    names = [file.relative_to(path).as_posix() for file in files]
+    return Checkpoint(path, path.name, digest([*map(list, zip(names, hashes, strict=True))]))
 
 
 def _matching(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
     """The files below a folder whose names match a pattern, without broken links."""
     matches = {file for pattern in patterns for file in folder.rglob(Path(pattern).name)}
     return sorted(file for file in matches if file.is_file())
-
-
-def _names_and_hashes(folder: Path, files: list[Path], store: DirectoryStore) -> list[list[str]]:
-    """[name, hash] of each file."""
-    hashes = file_hashes([(file, "pieces") for file in files], store)
-    return [
-        [file.relative_to(folder).as_posix(), content] for file, content in zip(files, hashes, strict=True)
-    ]
 
 
 def _hashed(file: Path) -> ModelFile | None:
@@ -298,16 +279,12 @@ TAGS = (
 _TORCH = ("torch", "safetensors", "tokenizers")
 _ONNX = ("onnxruntime", "tokenizers")
 _HALF = (("*vision_model_fp16.onnx", "*text_model_fp16.onnx"),)
-# Commits and checksums that other projects publish (docs/scorers.md). We found none for `blip`, so it uses
-# the newest commit.
+# Commits that other projects publish (docs/scorers.md).
 CATALOGUE = {entry.name: entry for entry in (
     ModelEntry(
         "blip2", "image-text matching, as in the paper", "GPU", "blip2", _TORCH,
         (HubRepo("Salesforce/blip2-itm-vit-g", 4700 * MEGABYTE, "MIT",
                  revision="520bf73fd0ef6ccce791cd3f06908040aef2d8cc"),)),
-    ModelEntry(
-        "blip", "image-text matching, as AKS was released", "GPU", "blip", (*_TORCH, "transformers"),
-        (HubRepo("Salesforce/blip-itm-large-coco", 1800 * MEGABYTE, "BSD-3-Clause"),)),
     ModelEntry(
         "siglip2", "dual encoder", "GPU; slow on CPU", "siglip2", _TORCH,
         (HubRepo("google/siglip2-base-patch16-224", 1500 * MEGABYTE, "Apache-2.0",
@@ -315,13 +292,7 @@ CATALOGUE = {entry.name: entry for entry in (
     ModelEntry(
         "onnx", "SigLIP or CLIP without torch", "CPU", "onnx", _ONNX,
         (HubRepo("onnx-community/siglip2-base-patch16-224-ONNX", 790 * MEGABYTE, "Apache-2.0", _HALF,
-                 "ba1f3b0843f24bc5417d38e19c37b287d719b2f4", (
-                     ("vision_model_fp16.onnx",
-                      "a1959f7bd3993a607e48839f6d01e25b876fe76afda301b028b78eef68aabd95"),
-                     ("text_model_fp16.onnx",
-                      "711da56ada0a4aa11c7dd3320df741081a3cae4f0ae1b5e5c6d5b294738d0eb0"),
-                     ("tokenizer.json",
-                      "cb9140fae3ac5122c972d37adf83e1248471a38147ad76f8215c8872c6fd8322"))),)),
+                 "ba1f3b0843f24bc5417d38e19c37b287d719b2f4"),)),
     ModelEntry(
         "onnx-fast", "the same with larger patches", "CPU", "onnx", _ONNX,
         (HubRepo("onnx-community/siglip2-base-patch32-256-ONNX", 793 * MEGABYTE, "Apache-2.0", _HALF,
@@ -339,7 +310,7 @@ CATALOGUE = {entry.name: entry for entry in (
         (HubRepo("Qwen/Qwen3-VL-Reranker-2B", 4300 * MEGABYTE, "Apache-2.0",
                  revision="4bd860ac4f15ad1897a214615cccc700f8f71818"),)),
     ModelEntry(
-        "ocr", "text on screen", "CPU, slow", "ocr", ("rapidocr", "onnxruntime", "rapidfuzz"), ()),
+        "ocr", "text on screen", "CPU, slow", "tags", ("rapidocr", "onnxruntime", "rapidfuzz"), ()),
 )}  # fmt: skip
 """Scorers by name."""
 
@@ -417,18 +388,16 @@ def _chosen(repo: HubRepo, checkpoint: str, revision: str) -> HubRepo:
     """The catalogue's repository or another one, at the requested revision."""
     if checkpoint:
         weights = ONNX_WEIGHTS if repo.weights == _HALF else repo.weights
-        return replace(repo, repo=checkpoint, weights=weights, revision=revision or None, sums=())
-    return replace(repo, revision=revision, sums=()) if revision else repo
+        return replace(repo, repo=checkpoint, weights=weights, revision=revision or None)
+    return replace(repo, revision=revision) if revision else repo
 
 
 def _refuse_missing_folder(checkpoint: str) -> None:
     """Refuse a checkpoint that looks like a path but is not a folder."""
     path = Path(checkpoint).expanduser()
     below = path.parent != Path() and path.parent.is_dir()
-    repository = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", checkpoint)
-    if checkpoint and (checkpoint[0] in "/.~" or below or not repository) and not path.is_dir():
-        what = "this is a file, not a folder with a model" if path.exists() else "no such folder"
-        raise ScorerError(f"{checkpoint}: {what}")
+    if checkpoint and (below or not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", checkpoint)) and not path.is_dir():
+        raise ScorerError(f"{checkpoint}: no such folder")
 
 
 def _refuse_damaged(files: list[ModelFile], wanted: str) -> None:

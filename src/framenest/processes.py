@@ -8,7 +8,6 @@ import importlib.util
 import logging
 import multiprocessing
 import os
-import runpy
 import signal
 import sys
 import threading
@@ -63,17 +62,10 @@ def memory_share(processes: int) -> int:
 
 
 def has_gpu() -> bool:
-    """Whether torch would find a CUDA GPU. Queries the driver, since importing torch takes seconds."""
-    torch = importlib.util.find_spec("torch")
-    if torch is None or torch.origin is None:
+    """Whether there is a CUDA GPU, and torch, if installed, can use it."""
+    if not gpu_memory() or importlib.util.find_spec("torch") is None:  # importing torch takes seconds
         return gpu_memory() > 0
-    built = runpy.run_path(str(Path(torch.origin).with_name("version.py")))
-    if built.get("hip"):
-        return bool(importlib.import_module("torch").cuda.is_available())
-    driver, version = _driver() if built.get("cuda") else None, ctypes.c_int()
-    if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)):
-        return False
-    return version.value // 1000 >= int(built["cuda"].split(".")[0]) and gpu_memory() > 0
+    return bool(importlib.import_module("torch").cuda.is_available())
 
 
 def own_gpu() -> str:
@@ -94,20 +86,14 @@ def own_gpu() -> str:
 
 def gpu_memory() -> int:
     """Bytes of memory of the first CUDA GPU; 0 if there is none."""
-    driver = _driver()
     device, size = ctypes.c_int(), ctypes.c_size_t()
-    if driver is None or driver.cuDeviceGet(ctypes.byref(device), 0):
-        return 0
-    return 0 if driver.cuDeviceTotalMem_v2(ctypes.byref(size), device) else size.value
-
-
-def _driver() -> Any | None:
-    """NVIDIA's driver library, initialised; None if there is none."""
     try:
         driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError:
-        return None
-    return None if driver.cuInit(0) else driver
+        return 0
+    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0):
+        return 0
+    return 0 if driver.cuDeviceTotalMem_v2(ctypes.byref(size), device) else size.value
 
 
 MEMORY_VARIABLE = "FRAMENEST_MEMORY"

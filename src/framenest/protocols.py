@@ -11,7 +11,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from framenest.config import ScorerConfig
-from framenest.frames import Array, FrameBatch, ImageSpec, VideoInfo
+from framenest.frames import Array, FrameBatch, ImageSpec
 from framenest.progress import Timing
 
 Encoded = Mapping[str, Any]
@@ -31,8 +31,8 @@ class Scorer(Protocol):
     (`framenest.scorers.checkpoint.InBackground` does both).
 
     What else a scorer may be able to do are protocols of their own, all optional: `Batcher`, `Explainer`,
-    `Judge`, `Labeller`, `Grader`, `FrameEmbedder`, `Embedder`, `Searchable`, `Holder`, `ReachChecker`,
-    `Timer`. A scorer that has a name for users is loaded by `ScorerLoader.load`.
+    `Judge`, `Labeller`, `Grader`, `FrameEmbedder`, `Embedder`, `Searchable`, `Holder`, `Timer`.
+    A scorer that has a name for users is loaded by `ScorerLoader.load`.
     """
 
     name: str
@@ -97,8 +97,11 @@ class Judge(Protocol):
 class Labeller(Protocol):
     """A scorer that names what frames show."""
 
-    def labels(self, encoded: Encoded, question: str) -> list[str]:
-        """A line for each of n frames, such as "coffee mug 0.81"; what the question asks for comes first."""
+    def labels(self, encoded: Encoded, question: str, reference: Encoded) -> list[str]:
+        """Why each of n frames matches, in a line such as "coffee mug 0.81"; "" if nothing speaks for it.
+
+        reference: the probes' features.
+        """
         ...
 
 
@@ -117,15 +120,6 @@ class Holder(Protocol):
 
     def hold(self, encoded: Encoded) -> Encoded:
         """Move features from disk to where `match` wants them, such as a GPU."""
-        ...
-
-
-@runtime_checkable
-class ReachChecker(Protocol):
-    """A scorer that may know only part of a video."""
-
-    def check_reach(self, video: VideoInfo) -> None:
-        """Warn if it does; called once per video."""
         ...
 
 

@@ -110,9 +110,7 @@ def read_result(
 ) -> Made:
     """Pass the content of a ranking, selection or message file to `make`.
 
-    Raises:
-        StoreError: another kind of file, or a damaged one; names `path` and the field.
-        IndexMismatch: another version of the format.
+    StoreError names `path`, and the field if the file is damaged; IndexMismatch: another format.
     """
     if data.get("kind") != kind:
         raise StoreError(f"{path}: not a {kind} file")

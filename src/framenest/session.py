@@ -14,6 +14,7 @@ from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
 from framenest.config import ScorerConfig, must_be
 from framenest.errors import ConfigError, FramenestError, ScorerError
+from framenest.models import CATALOGUE
 from framenest.processes import process_memory, return_memory
 from framenest.progress import Bars, ShowProgress, Timing
 from framenest.protocols import Explainer, Progress, Scorer, Store
@@ -47,8 +48,7 @@ class Session:
         keep_features: True caches features of any size in the store, False none; by default up to 512 MiB
             per video.
         scoring: how the scorer runs, a second pass, text on screen.
-        decoder: for video files and URLs: "pyav", "pyav:cuda" or another one; see `open_video`.
-        allow_playlists: also open videos that are playlists; see `open_video`.
+        decoder: for video files and URLs: "pyav" or another one; see `open_video`.
         memory: the memory limit, in bytes; by default a quarter of what this process may use, at most 4 GiB.
 
     >>> session = Session(scorer=None)
@@ -65,7 +65,6 @@ class Session:
         keep_features: bool | None = None,
         scoring: ScorerConfig | None = None,
         decoder: str = "pyav",
-        allow_playlists: bool = False,
         memory: int | None = None,
     ) -> None:
         must_be("scoring", scoring, ScorerConfig | None, "a ScorerConfig")
@@ -77,7 +76,6 @@ class Session:
         self._keep_features = keep_features
         self.features_limit = FeaturesLimit(self.store)
         self._decoder = decoder
-        self._allow_playlists = allow_playlists
         self._local = local_directory(self.store)
         self._scorer = scorer
         self._loaded: dict[str, Scorer] = {}
@@ -102,9 +100,12 @@ class Session:
         return self._load("reranker", self.scoring.reranker, scoring)
 
     @property
-    def ocr(self) -> Scorer | None:
-        """The scorer that reads text on screen; None if that is off."""
-        return self._load("ocr", "ocr", self.scoring) if self.scoring.ocr else None
+    def reader(self) -> Scorer | None:
+        """The scorer that reads text on screen; None if that is off, or "auto" and not on this machine."""
+        needed = [CATALOGUE[name] for name in ("ocr", "tags")]  # the latter for its sentence encoder
+        here = all(entry.installed() and entry.here(self._local) for entry in needed)
+        reads = here if self.scoring.ocr == "auto" else self.scoring.ocr == "on"
+        return self._load("ocr", "ocr", self.scoring) if reads else None
 
     def _load(self, role: str, scorer: str | Scorer, scoring: ScorerConfig) -> Scorer:
         if role not in self._loaded:
@@ -142,8 +143,7 @@ class Session:
         """Open a video; returns the same decoder for the same content at the same path."""
         with self.timing("timeline"):
             file = Path(video) if isinstance(video, (str, os.PathLike)) else None
-            # The content of a playlist is known only after opening.
-            if file is not None and file.is_file() and not self._allow_playlists:
+            if file is not None and file.is_file():
                 path = str(file.absolute())
                 key = ("video", self._local.fingerprint(path), path)
                 return self.keep(key, lambda: self._open(video, fps))
@@ -157,7 +157,6 @@ class Session:
             video,
             fps=fps,
             decoder=self._decoder,
-            allow_playlists=self._allow_playlists,
             store=self.store,
             progress=self.progress,
         )
@@ -264,15 +263,20 @@ class Session:
         while len(self._items) > 1 and (total > self._memory or len(self._items) > MAX_ITEMS):
             total -= _nbytes(self._items.pop(next(iter(self._items))))
 
-    def scoring_name(self, question: str | None, transcript: Transcript | None = None) -> str:
-        """The names of everything that scores a question. transcript: the one that counts, if any."""
+    def scoring_name(
+        self, question: str | None, transcript: Transcript | None = None, reader: Scorer | None = None
+    ) -> str:
+        """The names of everything that scores a question.
+
+        transcript, reader: the one that counts, and the scorer that reads text on screen, if any.
+        """
         if question is None:
             return scorer_name(None)
         parts = [scorer_name(self.scorer)]
         if self.reranker is not None:
             parts.append(f"best {self.scoring.rerank} reranked by {scorer_name(self.reranker)}")
-        if self.ocr is not None:
-            parts.append(f"text on screen by {scorer_name(self.ocr)}, {self.scoring.ocr} frames")
+        if reader is not None:
+            parts.append(f"text on screen by {reader.name} {reader.version} and {SentenceEncoder.name}")
         if transcript is not None:
             which = f"{len(transcript.lines)} lines of {transcript.source}, {digest(transcript.lines)[:8]}"
             parts.append(f"what is said by {SentenceEncoder.name}, {which}")

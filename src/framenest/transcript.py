@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os.path import isfile  # False if the name is too long
 from pathlib import Path
@@ -16,7 +16,7 @@ from framenest.cache.directory import keep
 from framenest.cache.hashes import digest
 from framenest.errors import ConfigError, FramenestError, StoreError
 from framenest.protocols import Store
-from framenest.records import parse_json
+from framenest.records import convert, parse_json
 from framenest.text import clock, one_line, seconds_of, size_text
 from framenest.video.decoder import Decoder, HasFile, HasSubtitles, SubtitleTrack
 
@@ -108,11 +108,6 @@ class Transcript:
     def to_json(self) -> dict[str, Any]:
         return {"source": self.source, "lines": [*map(list, self.lines)], "notes": [*self.notes]}
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Transcript:
-        lines = tuple(Line(float(start), float(end), str(text)) for start, end, text in data["lines"])
-        return cls(str(data["source"]), lines, tuple(data["notes"]))
-
 
 def _unrolled(lines: Sequence[Line]) -> list[Line]:
     """Give every line an end and one row of text, and drop the rows that rolling captions repeat."""
@@ -133,20 +128,11 @@ def _unrolled(lines: Sequence[Line]) -> list[Line]:
 
 
 def find_transcript(video: Decoder, wanted: str = AUTO, store: Store | None = None) -> Transcript | None:
-    """Find the transcript of an open video.
+    """Find the transcript of an open video, which may hold only notes; None if there is none.
 
-    Args:
-        video: the video; times of its transcript count from its first frame.
-        wanted: "auto" (a file with the video's name next to it, otherwise a text track inside it), "none", a
-            subtitle file, or a folder of files with the videos' names.
-        store: caches tracks, since reading one may mean reading the whole video file.
-
-    Returns:
-        The transcript, which may hold only notes; None if there is none.
-
-    Raises:
-        StoreError: the file does not exist or cannot be read.
-        ConfigError: the file is not a subtitle file.
+    wanted: "auto" (a file with the video's name next to it, otherwise a text track inside it), "none", a
+    subtitle file, or a folder of files with the videos' names. store: caches tracks, since reading one may
+    mean reading the whole video file. Raises as `read_lines` if a file that `wanted` names is unusable.
     """
     if wanted == NONE:
         return None
@@ -194,19 +180,11 @@ def _from_file(file: Path, video: Decoder) -> Transcript:
 
 
 def read_lines(path: str | Path) -> tuple[list[Line], list[str]]:
-    """Read the lines of a subtitle file.
+    """Read the lines of a subtitle file, in its order, with times on its own clock, and notes on problems.
 
-    Args:
-        path: .srt, .vtt, .ass, .ssa; .json of whisper, faster-whisper, WhisperX, whisper.cpp, OpenAI's
-            API, transformers, or a list of {"start", "end", "text"}.
-
-    Returns:
-        The lines in the order of the file, with times in seconds on the file's own clock (NaN if missing),
-        and notes on problems.
-
-    Raises:
-        StoreError: the file cannot be read.
-        ConfigError: it is not a subtitle file.
+    .srt, .vtt, .ass, .ssa; .json of whisper, faster-whisper, WhisperX, whisper.cpp, OpenAI's API,
+    transformers, or a list of {"start", "end", "text"}. StoreError if it cannot be read, ConfigError if it is
+    not a subtitle file.
 
     >>> _ = Path("kiln.srt").write_text("1\\n00:00:07,000 --> 00:00:08,500\\nNow we <i>fire</i> it.\\n")
     >>> read_lines("kiln.srt")
@@ -289,7 +267,7 @@ def _track(video: HasSubtitles, store: Store | None) -> Transcript | None:
     entry = store.get(key) if store else None
     if entry:
         content = entry[0]["transcript"]
-        return Transcript.from_json(content) if content else None
+        return convert(content, Transcript) if content else None
     track = _read_track(video)
     if store:
         keep(store, key, {"kind": "track", "transcript": track.to_json() if track else None}, {})

@@ -43,7 +43,7 @@ def test_the_demo_fetches_once_and_shows_everything(clips, capsys, tmp_path):
         assert f'href="{name}.html"' in page
         assert (tmp_path / "demo" / f"{name}.html").exists()
     assert "CC BY 3.0" in page
-    assert (tmp_path / "demo" / "search.html").exists()
+    assert (tmp_path / "demo" / "search.png").exists()
     assert len(clips) == 4
     assert run(capsys, "demo", "-q")[0] == 0
     assert len(clips) == 4, "what is there is not fetched again"

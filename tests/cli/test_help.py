@@ -160,7 +160,7 @@ EXPORT = ("export", "no.json", "-k", "4")
 SERVE = ("serve", "--videos", "no-folder", "--scorer", "table:no.csv")
 TABLE = ("--scorer", "table:no.csv")
 WITHOUT_EFFECT = [
-    (("rank", "no.mp4", "--no-question"), ("--ocr", "5"), "with --no-question"),
+    (("rank", "no.mp4", "--no-question"), ("--ocr", "on"), "with --no-question"),
     (("rank", "no.mp4", "Why?", *TABLE), ("--reranker", "blip2"), "without --rerank"),
     (("select", "no.mp4", "Why?", "-k", "4", *TABLE), ("--reranker", "blip2"), "without --rerank"),
     (ASK, ("--pairing", "pairs"), "style openai does not fuse frames"),
@@ -172,7 +172,7 @@ WITHOUT_EFFECT = [
             ("--pairing", "pairs"),
             f"style {style} does not fuse frames",
         )
-        for style in ("openai", "hf-video", "internvl", "llava-onevision", "aks", "vlmevalkit")
+        for style in ("openai", "hf-video", "internvl", "llava-onevision", "vlmevalkit")
     ),
     (EXPORT, ("--transcript-tokens", "99"), "without --with-transcript"),
     ((*QA, "--selectors", "uniform"), ("--reranker", "blip2"), "without --rerank"),

@@ -20,10 +20,8 @@ FILES = {
     "rank --sheet": ("rank", "no.mp4", "Why?", "--scorer", "tags", "--sheet", "{}.png"),
     "select": ("select", "no.mp4", "Why?", "-k", "4", "-o", "{}.json"),
     "report": ("report", "no.json", "-o", "{}.html"),
-    "report --figure": ("report", "no.json", "--figure", "{}.png"),
     "extract --sheet": ("extract", "no.json", "-k", "4", "--to", ".", "--sheet", "{}.png"),
     "export": ("export", "no.json", "-k", "4", "-o", "{}.json"),
-    "export --style aks": ("export", "no.json", "-k", "4", "--style", "aks", "-o", "{}.json"),
     "evaluate recall --json": (*RECALL, "--json", "{}.json"),
     "evaluate ablations": ("evaluate", "ablations", "no.json", "--scorer", "tags", "--json", "{}.json"),
     "evaluate qa": (*QA, "--selectors", "uniform", "--results", "{}.jsonl"),
@@ -31,7 +29,6 @@ FILES = {
     "evaluate table": ("evaluate", "table", "no.jsonl", "--json", "{}.json"),
     "rank --failures": ("rank", "--manifest", "no.csv", "-o", "out", "--failures", "{}.jsonl"),
     "search --sheet": (*SEARCH, "--sheet", "{}.png"),
-    "search --report": (*SEARCH, "--report", "{}.html"),
     "search --failures": (*SEARCH, "--failures", "{}.jsonl"),
     "index --failures": ("index", "no.mp4", "--scorer", "none", "--failures", "{}.jsonl"),
 }
@@ -124,8 +121,3 @@ def test_a_file_system_that_refuses_is_asked(tmp_path, monkeypatch):
     monkeypatch.setattr("framenest.cli.options.tempfile.NamedTemporaryFile", refuse)
     with pytest.raises(StoreError, match=r"r.json: cannot be written \(Read-only file system\)"):
         check_writable(tmp_path / "r.json")
-
-
-def test_a_plot_of_another_kind_is_refused_before_the_work(capsys):
-    code, _, err = run(capsys, "report", "no.json", "--figure", "figure.txt")
-    assert (code, err) == (2, "error: figure.txt: a plot is a .png, .svg or .pdf file\n")

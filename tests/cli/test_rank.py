@@ -257,7 +257,7 @@ def bad_inputs(tmp_path, clip):
         ),
         "bad preset": ([clip, "--no-question", "--preset", "best"], "'best' is not one of"),
         "text without a question": (
-            [clip, "--no-question", "--ocr", "8"],
+            [clip, "--no-question", "--ocr", "on"],
             "--ocr has no effect: nothing is scored with --no-question",
         ),
         "a GPU for tags": (
@@ -317,7 +317,6 @@ def odd_files(tmp_path, clip):
         "a deep list": (["index", deep], "nested too deeply"),
         "deep questions": (["evaluate", "recall", deep, "--scorer", "noisy-truth:2"], "nested too deeply"),
         "a deep ranking": (["show", deep], "nested too deeply"),
-        "deep rows": (["export", ranking, "-k", "2", "--style", "aks", "--rows", deep, *out], "too deeply"),
         "a deep selection": (
             ["select", clip, "x", "-k", "2", "--selector", f"file:{deep}", *out],
             "too deeply",
@@ -470,7 +469,6 @@ def test_quiet_prints_results_only(capsys, clip, table, ranking, tmp_path):
     for command in (
         ("extract", ranking, "-k", 2, "--to", tmp_path / "out", "--sheet", tmp_path / "s.png"),
         ("report", ranking, "-o", tmp_path / "r.html"),
-        ("export", ranking, "-k", 2, "--style", "aks", "-o", tmp_path / "aks.json"),
         ("export", ranking, "-k", 2, "--style", "vlmevalkit", "-o", tmp_path / "kit"),
     ):
         assert run(capsys, *command, "-q") == (0, "", ""), command

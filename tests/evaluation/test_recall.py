@@ -1,6 +1,5 @@
 """Measures by hand, question formats, noisy truth, and the commands."""
 
-import csv
 import json
 import runpy
 import xml.etree.ElementTree as ET
@@ -19,7 +18,6 @@ from framenest import (
     Session,
     VideoError,
     VideoInfo,
-    open_video,
 )
 from framenest.cli import main as cli_main
 from framenest.evaluation import recall
@@ -106,17 +104,6 @@ def test_summary_by_hand():
 
 FORMATS = {
     "framenest": ("qa.json", [{"video": "a.mp4", "question": "Q?", "intervals": [[1, 2]]}], [(1.0, 2.0)]),
-    "longvideobench": (
-        "lvb.json",
-        [{"video_path": "a.mp4", "question": "Q?", "position": [300, 15], "id": "a_0"}],
-        [],
-    ),
-    "lvbench": (
-        "lvbench.jsonl",
-        [{"key": "a", "qa": [{"question": "Q?", "time_reference": "00:01-00:02"}]}],
-        [(1.0, 2.0)],
-    ),
-    "nextgqa": ("gqa.csv", [{"video_id": "a", "question": "Q?", "location": "[[1.0, 2.0]]"}], [(1.0, 2.0)]),
     "qvhighlights": ("qvh.jsonl", [{"vid": "a", "query": "Q?", "relevant_windows": [[1, 2]]}], [(1.0, 2.0)]),
     "m2m": (
         "m2m.json",
@@ -139,18 +126,12 @@ FORMATS = {
 def test_question_formats(tmp_path, kind):
     name, rows, intervals = FORMATS[kind]
     path = tmp_path / name
-    if name.endswith("csv"):
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
-    elif name.endswith("jsonl"):
+    if name.endswith("jsonl"):
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     else:
         path.write_text(json.dumps(rows))
     (found,) = load_questions(path, kind=kind)
-    moments = (300, 15) if kind == "longvideobench" else ()
-    assert found == GroundedQuestion(str(tmp_path / "a.mp4"), "Q?", tuple(intervals), moments)
+    assert found == GroundedQuestion(str(tmp_path / "a.mp4"), "Q?", tuple(intervals))
     (moved,) = load_questions(path, kind=kind, videos="/elsewhere")
     assert moved.video == "/elsewhere/a.mp4"
 
@@ -276,29 +257,6 @@ def test_keyframes_of_toolmerge_are_found_by_their_seconds(question_set, clip, t
     (tmp_path / "keyframes.json").write_text(json.dumps(rows))
     with pytest.raises(VideoError, match=r"lists 99 s, but this video's last frame is at 11\.96 s"):
         load_selector(spec, Session(None)).select(clip, "First?", [2])
-
-
-def test_longvideobench_moments_are_seconds_of_the_video_itself(tmp_path, clip):
-    """The clip runs at 25 frames a second, and its last frames lie near its end at 12 s."""
-    rows = [{"video_path": str(clip), "question": "Q?", "position": [250, 10]}]
-    (tmp_path / "lvb.json").write_text(json.dumps(rows))
-    (found,) = load_questions(tmp_path / "lvb.json", kind="longvideobench")
-    assert np.array(found.intervals_in(open_video(clip))) == pytest.approx(np.array([[0, 1.4], [9, 11]]))
-    result = evaluate([found], ["uniform"], [2, 3, 6], Session(None))
-    hits = [result["selectors"]["uniform"][str(k)]["covered"] for k in (2, 3, 6)]
-    assert hits == [0.5, 0.5, 1.0]  # 0 s; and 9.56 s with six frames
-
-
-def test_a_frame_rate_in_the_row_is_taken(tmp_path):
-    rows = [{"video_path": "a.mp4", "question": "Q?", "position": [300, 15], "fps": 30}]
-    (tmp_path / "lvb.json").write_text(json.dumps(rows))
-    (found,) = load_questions(tmp_path / "lvb.json", kind="longvideobench")
-    assert (found.intervals, found.moments) == (((0.0, 1.5), (9.0, 11.0)), ())
-
-
-def test_a_moment_after_the_end_of_the_video_is_refused(clip):
-    with pytest.raises(ConfigError, match="refers to frame 300, but this video has 300 frames"):
-        GroundedQuestion(str(clip), "Q?", (), (5, 300)).intervals_in(open_video(clip))
 
 
 @pytest.mark.parametrize(
@@ -498,7 +456,7 @@ def test_bad_evaluations(capsys, question_set, arguments, message):
 
 
 def test_a_time_that_is_no_text_is_one_line(tmp_path):
-    row = {"key": "kiln", "qa": [{"question": "What is fired?", "time_reference": 7}]}
-    (tmp_path / "lvbench.json").write_text(json.dumps([row]))
-    with pytest.raises(ConfigError, match="not a question set of the kind lvbench"):
-        load_questions(tmp_path / "lvbench.json", kind="lvbench", videos=tmp_path)
+    row = {"vid": "kiln", "query": "What is fired?", "relevant_windows": [[7, None]]}
+    (tmp_path / "qvh.json").write_text(json.dumps([row]))
+    with pytest.raises(ConfigError, match="not a question set of the kind qvhighlights"):
+        load_questions(tmp_path / "qvh.json", kind="qvhighlights", videos=tmp_path)

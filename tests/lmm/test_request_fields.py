@@ -47,7 +47,6 @@ def test_what_was_written_is_read(written, tmp_path):
         ("markers", "soon", "markers must be a list"),
         ("tokens", [1, 2], "tokens must be a list of length 3, not 2"),
         ("tokens[1]", 1.5, r"tokens\[1\] must be a whole number"),
-        ("pairing", 7, "pairing must be a string or null"),
         ("messages", {}, "messages must be a list"),
         ("messages[0]", "Hello", r"messages\[0\] must be an object"),
         ("processor", [], "processor must be an object"),
@@ -65,7 +64,7 @@ def test_every_field_is_checked_and_named(written, tmp_path, place, value, said)
 
 @pytest.mark.parametrize(
     "name",
-    ["style", "video", "budget", "frames", "seconds", "ranks", "complete", "markers", "tokens", "pairing",
+    ["style", "video", "budget", "frames", "seconds", "ranks", "complete", "markers", "tokens",
      "messages", "processor", "pictures"],
 )  # fmt: skip
 def test_a_missing_field_is_named(written, tmp_path, name):

@@ -39,12 +39,6 @@ def test_each_style(style, pairing, frames):
     assert tokens.total == tokens.frames + tokens.times + tokens.text
 
 
-def test_a_known_cost_replaces_the_estimate():
-    assert estimate("openai", [1.0, 2.0], (640, 352), "", per_frame=100).frames == 200
-    assert estimate("qwen", [1.0, 2.0], (640, 352), "", per_frame=100).frames == 100
-    assert estimate("qwen", [1.0], (640, 352), "").frames == 220
-
-
 def test_options():
     assert (
         lettered(["A. x", "B. y"]) == lettered(["A) x", "B) y"]) == lettered(["x", "y"]) == ["A. x", "B. y"]

@@ -1,10 +1,9 @@
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from framenest.method import cues
-from framenest.method.cues import GRID, change, encode, gray, look_alike_rows
+from framenest.method.cues import GRID, change, encode, gray
 
 
 def picture(*rows):
@@ -67,35 +66,3 @@ def test_similarities_are_the_same_bits_all_at_once_and_row_by_row(monkeypatch):
     by_row = cues.similarity_rows(vectors)
     for row in range(50):
         assert at_once(row).tobytes() == by_row(row).tobytes()
-
-
-@pytest.mark.parametrize(
-    "setting", [{}, {"FEW_LOOK_ALIKES": 0}, {"MATRIX_CANDIDATES": 0, "FEW_LOOK_ALIKES": 0}]
-)
-@pytest.mark.parametrize("shape", [(32, 57), (7, 5), (2, 2)])
-def test_look_alikes_are_those_of_all_similarities(monkeypatch, setting, shape):
-    """Pictures alike by all degrees around the threshold, in groups; whichever way they are found."""
-    for name, value in setting.items():
-        monkeypatch.setattr(cues, name, value)
-    rng = np.random.default_rng(0)
-    scenes = rng.integers(0, 256, (6, *shape, 3))
-    noise = rng.normal(0, 1, (90, *shape, 3)) * rng.uniform(0, 40, (90, 1, 1, 1))
-    vectors = encode(np.clip(scenes[np.arange(90) % 6] + noise, 0, 255).astype(np.uint8))
-    exact = vectors.astype(np.float64) @ vectors.astype(np.float64).T
-    least = float(np.quantile(exact, 0.95))
-    rows = look_alike_rows(vectors, least)
-    for row in range(90):
-        found = rows(row)
-        above = exact[row] > least
-        assert found[above].tolist() == exact[row, above].tolist()
-        assert (found[~above] <= least).all()
-
-
-def test_few_similarities_are_computed_where_pictures_differ(monkeypatch):
-    """Where pictures all differ, a frame is compared with itself and the few that a sketch lets pass."""
-    monkeypatch.setattr(cues, "similarity_rows", lambda _: pytest.fail("all pairs were computed"))
-    noise = np.random.default_rng(1).integers(0, 256, (300, 32, 57, 3), dtype=np.uint8)
-    rows = look_alike_rows(encode(noise), 0.995)
-    found = [np.flatnonzero(rows(row)).tolist() for row in range(300)]
-    assert all(row in others for row, others in enumerate(found))
-    assert max(map(len, found)) < 30

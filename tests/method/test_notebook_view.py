@@ -25,13 +25,11 @@ def well_formed(html):
     return ElementTree.fromstring(re.sub(r"(<img [^>]*)>", r"\1/>", html))
 
 
-def test_a_prefix_shows_its_frames_and_where_they_lie(clip):
+def test_a_prefix_shows_its_frames(clip):
     prefix = fn.rank(clip, None, 5)
     html = prefix._repr_html_()
     assert [number_in(picture) for picture in pictures(html)] == prefix.frames.tolist()
     page = well_formed(html)
-    marks = [float(re.match(r"M([\d.]+),", path.get("d")).group(1)) for path in page.iter("path")]
-    assert np.allclose(marks, 1000 * prefix.seconds / prefix.video.duration, atol=0.06)
     labels = [caption.text for caption in page.iter("figcaption")]
     rank, second, frame = next(iter(prefix))
     assert labels[0] == f"#{rank} · {fn.text.clock(second)} · frame {frame}"
@@ -43,7 +41,6 @@ def test_a_ranking_shows_its_first_frames(clip):
     assert [number_in(p) for p in pictures(html)] == ranking.prefix(8).frames.tolist()
     page = well_formed(html)
     assert "“<b>Where?”" in "".join(page.itertext())
-    assert len(page.find(".//polyline").get("points").split()) == len(ranking.pool)
 
 
 def test_many_frames_are_cut_to_the_best(clip, monkeypatch):
@@ -57,4 +54,4 @@ def test_many_frames_are_cut_to_the_best(clip, monkeypatch):
 def test_without_the_video_it_says_why(frames):
     html = fn.rank(frames, None, 3, fps=25)._repr_html_()
     assert "No images: this video was frames in memory" in html
-    assert len(list(well_formed(html).iter("path"))) == 3
+    assert "3 frames of" in "".join(well_formed(html).itertext())

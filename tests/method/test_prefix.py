@@ -4,15 +4,12 @@ import inspect
 import json
 from contextlib import suppress
 from dataclasses import replace
-from typing import get_type_hints
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import framenest as fn
-from framenest.config import Settings
-from framenest.method.mec import MECArguments
 from framenest.protocols import MatchStrength
 from framenest.testing import TableScorer
 from media import number_in, numbered_video
@@ -146,15 +143,6 @@ def test_a_size_of_another_kind_is_named(ranking, given, message):
         ranking.prefix(2).read(**given)
 
 
-def test_keyword_settings_are_typed():
-    """So that a type checker finds a typo; nothing else keeps the types and the settings equal."""
-    configs = (fn.IndexConfig, fn.DiscoveryConfig, fn.RankingConfig, fn.ScorerConfig)
-    fields = [name_and_kind for config in configs for name_and_kind in get_type_hints(config).items()]
-    assert [*get_type_hints(Settings).items()] == fields
-    arguments = [*inspect.signature(fn.MEC).parameters][:-1]
-    assert [*MECArguments.__annotations__] == [*Settings.__annotations__, *arguments]
-
-
 def test_no_signature_shows_a_lambda():
     public = [getattr(fn, name) for name in fn.__all__ if callable(getattr(fn, name))]
     methods = [one for kind in public for one in vars(kind).values() if callable(one)]
@@ -216,9 +204,11 @@ def test_settings_by_keyword(clip):
     assert (mec.session.scoring.rerank, mec.session.scoring.device) == (64, "cpu")
     assert fn.MEC(scorer=None).config == fn.MECConfig()
     assert fn.MEC(scorer=None, preset="residual", horizon=9).config.ranking.rule == "residual"
-    on_top = fn.MEC(fn.MECConfig.preset("no-zoom"), None, scoring=fn.ScorerConfig(ocr=3), horizon=9, batch=2)
+    on_top = fn.MEC(
+        fn.MECConfig.preset("no-zoom"), None, scoring=fn.ScorerConfig(ocr="none"), horizon=9, batch=2
+    )
     assert (on_top.config.discovery.zoom, on_top.config.ranking.horizon) == (0, 9)
-    assert on_top.session.scoring == fn.ScorerConfig(ocr=3, batch=2)
+    assert on_top.session.scoring == fn.ScorerConfig(ocr="none", batch=2)
 
 
 @pytest.mark.parametrize(

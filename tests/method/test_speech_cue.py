@@ -7,6 +7,7 @@ import pytest
 
 from framenest import MEC, Ranking, ScorerConfig, ScorerError, Session
 from framenest.corpus.batch_job import BatchJob, WorkItem
+from framenest.rank_request import RankRequest
 from framenest.report.document import document
 from media import numbered_video
 
@@ -121,13 +122,11 @@ def test_said_finds_passages(place, tags_store):
 
 
 def test_a_batch_ranks_again_where_the_transcript_has_changed(place, tags_store):
-    job = BatchJob(
-        config=MEC(**SMALL).config,
-        scorer=f"table:{place / 'scores.csv'}",
-        root=str(tags_store.root),
-        scoring=ScorerConfig(subtitles="auto"),
-    )
-    item = WorkItem(str(place / "kiln.mp4"), ASKED, str(place / "out.json"))
+    scorer, scoring = f"table:{place / 'scores.csv'}", ScorerConfig(subtitles="auto")
+    job = BatchJob(scorer, scoring, root=str(tags_store.root))
+    video, config = str(place / "kiln.mp4"), MEC(**SMALL).config
+    request = RankRequest(video=video, question=ASKED, config=config, scorer=scorer, scoring=scoring)
+    item = WorkItem(request, str(place / "out.json"))
     work = job.open()
     statuses = []
     for said in (SRT, SRT, SRT.replace("barn", "house"), None, None):

@@ -8,7 +8,7 @@ from framenest.scorers import load_scorer
 
 CPU = ScorerConfig(device="cpu")
 MADE = {
-    "blip2": "random_blip2", "blip": "random_blip", "siglip2": "random_siglip", "clip": "random_clip",
+    "blip2": "random_blip2", "siglip2": "random_siglip", "clip": "random_clip",
     "qwen3-vl-reranker": "random_reranker",
 }  # fmt: skip
 

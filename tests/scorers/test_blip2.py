@@ -46,7 +46,7 @@ def exact_logits(scorer, checkpoint, pictures, question):
     on = scorer._model()
     with torch.inference_mode():
         vision = on.networks[0].vision(prepared(scorer, checkpoint, pictures))
-        return on.networks[0].match(vision, scorer._tokens(on, question)).numpy()
+        return on.networks[0].match(vision, on.tokens(question)).numpy()
 
 
 def full_forward(processor, checkpoint, pictures, question):

@@ -200,56 +200,13 @@ def test_siglip_as_onnx_with_a_known_scale_and_bias(tiny_models, tmp_path, monke
     assert scorer.match_strength(mine, "dog").value == pytest.approx(strength.value, abs=1e-4)
 
 
-def test_immichs_layout_reads_as_it_is(tiny_models, tmp_path):
-    from framenest.scorers.onnx import OnnxScorer
-
-    ours = SiglipScorer(from_folder(tiny_models("siglip2"), DirectoryStore(tmp_path / "s")), CPU)
-    tiny.export_immich(tiny_models("siglip2"), tmp_path / "random-siglip__made")
-    scorer = OnnxScorer(from_folder(tmp_path / "random-siglip__made", DirectoryStore(tmp_path / "s")), CPU)
-    assert scorer.inputs == (ImageSpec.squash(28, 28, "bilinear"),)
-    frames = frames_of(tiny.noise(5))
-    mine, theirs = scorer.encode(frames), ours.encode(frames)
-    assert np.allclose(mine["vector"], theirs["vector"], atol=1e-4)
-    assert scorer.match(mine, "A red, red\n dog!") == pytest.approx(
-        ours.match(theirs, "a red red dog"), abs=1e-4
-    )
-    assert scorer.match_strength(mine, "dog") is None
-    with pytest.raises(ScorerError, match="does not hold the logit's scale and bias"):
-        OnnxScorer(from_folder(tmp_path / "random-siglip__made", DirectoryStore(tmp_path / "s")), PLAIN)
-    (tmp_path / "random-siglip__made" / "config.json").write_text('{"text_cfg": {"context_length": 64}}')
-    plain = OnnxScorer(from_folder(tmp_path / "random-siglip__made", DirectoryStore(tmp_path / "s")), PLAIN)
-    assert (plain.text_vector("A  dog!") == plain.text_vector("A dog!")).all()
-    assert (plain.text_vector("A dog!") != plain.text_vector("a dog")).any()
-
-
 def test_an_export_without_settings_of_its_text_is_refused(exported, tmp_path):
     from framenest.scorers.onnx import OnnxScorer
 
     folder = shutil.copytree(exported[1].path, tmp_path / "half")
     (folder / "config.json").write_text('{"model_type": "clip"}')
-    with pytest.raises(ScorerError, match=r"config.json has neither text_config nor text_cfg"):
+    with pytest.raises(ScorerError, match=r"config.json has no text_config"):
         OnnxScorer(from_folder(folder, DirectoryStore(tmp_path)), CPU)
-
-
-@pytest.mark.parametrize(
-    ("written", "spec"),
-    [
-        ({"size": [32, 32], "resize_mode": "squash"}, ImageSpec.squash(32, 32, "bicubic")),
-        ({"size": 32, "resize_mode": "shortest"}, ImageSpec.crop(32, 32, 32, "bicubic")),
-        ({"size": 32}, ImageSpec.crop(32, 32, 32, "bicubic")),
-        ({"size": 32, "resize_mode": "longest"}, None),
-        ({"size": 32, "interpolation": "lanczos"}, None),
-    ],
-)
-def test_image_settings_of_open_clip(tmp_path, written, spec):
-    settings = {"mean": [0.5] * 3, "std": [0.2] * 3, "interpolation": "bicubic"} | written
-    (tmp_path / "visual").mkdir()
-    (tmp_path / "visual" / "preprocess_cfg.json").write_text(json.dumps(settings))
-    if spec is None:
-        with pytest.raises(ScorerError, match="this image preprocessing is not supported"):
-            Preprocessing.load(tmp_path)
-    else:
-        assert Preprocessing.load(tmp_path) == Preprocessing(spec, (0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
 
 
 def test_float16_files_give_nearly_the_same_vectors(exported, tmp_path):

@@ -18,7 +18,6 @@ from framenest.protocols import (
     Holder,
     Judge,
     Labeller,
-    ReachChecker,
     Scorer,
     ScorerLoader,
     Searchable,
@@ -28,9 +27,9 @@ from framenest.scorers.feature_store import FEATURES_HEADER, Features
 from framenest.scorers.table import TableScorer
 from framenest.session import scorer_name
 
-NAMES = ["table", "tags", "blip2", "blip", "siglip2", "clip", "onnx", "qwen3-vl-reranker", "ocr"]
-ABILITIES = (Batcher, Explainer, Grader, Holder, Judge, Labeller, ReachChecker, Searchable)
-MODELS = ["blip2", "blip", "siglip2", "clip", "onnx", "qwen3-vl-reranker"]
+NAMES = ["table", "tags", "blip2", "siglip2", "clip", "onnx", "qwen3-vl-reranker", "ocr"]
+ABILITIES = (Batcher, Explainer, Grader, Holder, Judge, Labeller, Searchable)
+MODELS = ["blip2", "siglip2", "clip", "onnx", "qwen3-vl-reranker"]
 
 
 @functools.cache
@@ -49,8 +48,8 @@ def make(request, tiny_scorer):
         if name == "tags":
             return request.getfixturevalue("tag_scorer")
         if name == "ocr":
-            pytest.importorskip("rapidocr", reason="needs the extra `ocr`")
-            pytest.importorskip("rapidfuzz", reason="needs the extra `ocr`")
+            pytest.importorskip("rapidocr", reason="needs the extra `tags`")
+            pytest.importorskip("rapidfuzz", reason="needs the extra `tags`")
             return reader()
         return tiny_scorer(name, config or ScorerConfig(device="cpu"))
 
@@ -144,8 +143,7 @@ class TestEveryScorer:
         assert ("Labeller" in abilities) == (name == "tags")
         assert ("Judge" in abilities) == ("Grader" in abilities) == (name != "ocr")
         assert ("Searchable" in abilities) == (name in ("tags", "blip2", "siglip2", "clip", "onnx"))
-        assert ("Holder" in abilities) == (name in ("blip2", "blip"))
-        assert ("ReachChecker" in abilities) == (name == "table")
+        assert ("Holder" in abilities) == (name == "blip2")
         assert ("Batcher" in abilities) == (name not in ("table", "ocr"))
 
     def test_it_says_how_its_numbers_came_about(self, make, name):
@@ -153,7 +151,7 @@ class TestEveryScorer:
         assert text.startswith(name)
         if name in MODELS:
             assert re.match(rf"{name} \S+@[0-9a-f]{{12}} float32", text)
-        if name not in ("table", "ocr", "blip2", "blip"):
+        if name not in ("table", "ocr", "blip2"):
             assert "logistic, relative to the video" in text
 
 
@@ -179,7 +177,7 @@ def test_calibration_is_a_named_choice(make, name):
     assert "logistic" not in scorer_name(plain)
 
 
-@pytest.mark.parametrize("name", ["blip2", "blip", "siglip2", "clip", "qwen3-vl-reranker"])
+@pytest.mark.parametrize("name", ["blip2", "siglip2", "clip", "qwen3-vl-reranker"])
 def test_several_devices_share_the_work(tiny_scorer, name):
     """Two copies on the CPU stand for two GPUs: the same path, batches spread over them."""
     one = tiny_scorer(name)

@@ -78,7 +78,7 @@ class Naming(Probabilities):
 
     name = "naming"
 
-    def labels(self, encoded, question):
+    def labels(self, encoded, question, reference):
         return [f"{question} {logit + 10:.0f}" for logit in encoded["logit"]]
 
 

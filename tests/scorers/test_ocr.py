@@ -1,4 +1,4 @@
-"""Text on screen: words by hand, a real reader on drawn text, and the cue in the pipeline."""
+"""Text on screen: words by hand, a real reader on drawn text, and what is written in a ranking."""
 
 from __future__ import annotations
 
@@ -7,16 +7,25 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from framenest import MEC, MECConfig, Ranking, Session
-from framenest.config import DiscoveryConfig, IndexConfig, ScorerConfig
-from framenest.method.discovery import evidence
-from framenest.scorers.ocr import ScreenText, spread
-from framenest.scorers.question_text import Phrase, items, likeness, matching
+from framenest.config import IndexConfig, ScorerConfig
+from framenest.errors import MissingExtra
+from framenest.scorers.calibration import sigmoid
+from framenest.scorers.ocr import MAX_LINES, OcrScorer, ScreenText, is_line, read_lines, texts
+from framenest.scorers.question_text import (
+    Phrase,
+    asks_for_text,
+    counts_or_negates,
+    has_kind_of_text,
+    items,
+    likeness,
+    matching,
+)
 from framenest.scorers.table import TableScorer
 from framenest.testing import ArrayDecoder
 from media import encode_video
 from score_tables import zero_elsewhere
 
-pytest.importorskip("rapidfuzz", reason="needs the extra `ocr`")
+pytest.importorskip("rapidfuzz", reason="needs the extra `tags`")
 
 
 def test_what_a_question_names():
@@ -50,82 +59,217 @@ def test_what_stands_on_every_frame_tells_nothing():
     assert matching(wanted, once, once) == pytest.approx([0.6, 0, 0, 0])
 
 
-def test_any_beginning_of_the_reading_order_is_spread():
-    assert sorted(spread(13).tolist()) == list(range(13))
-    assert spread(1).tolist() == [0]
-    first = np.sort(spread(256)[:16])
-    assert np.diff(first).max() == 16
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What is written on the wall?",
+        "Who directed the film?",
+        "Who is the art director of the film?",
+        "What does the sign say?",
+        "Which word is typed in the search box?",
+        "What is the web address of the shop?",
+        "When does the clock show 02:37?",
+        'When does "OPEN 24h" appear?',
+        "Who gave financial support?",
+        "According to the narrator, who was first?",
+    ],
+)
+def test_questions_that_ask_for_something_written(question):
+    assert asks_for_text(question)
 
 
-def test_evidence_with_text_by_hand():
-    """0.7·1 + 0.2·0.5 + 0.1·0.5 = 0.85; with λt = 0.25 and τ = 0.4 it is 0.95. Without text, the paper's."""
-    one = np.ones(1, np.float32)
-    cues = {"relevance": one, "change": one / 2, "observability": one / 2}
-    assert evidence(cues, DiscoveryConfig())[0] == pytest.approx(0.85)
-    text = np.array([0.4], np.float32)
-    assert evidence(cues | {"text": text}, DiscoveryConfig())[0] == pytest.approx(0.95)
+@pytest.mark.parametrize(
+    "question",
+    [
+        "When does a red car drive by?",
+        "Who opens the window?",
+        'When is this shown: "A bowl of noodles with a fork"?',
+        "What happens after the credits?",
+        "How many cups are on the table?",
+    ],
+)
+def test_questions_about_what_is_seen(question):
+    assert not asks_for_text(question)
+
+
+def test_counts_and_negations():
+    for question in (
+        "Is nobody in the room?",
+        "When is no car seen?",
+        "When are all three cups up?",
+        "without a hat",
+    ):
+        assert counts_or_negates(question), question
+    for question in ("When is one cup red?", "Who knows?", "When are all cups upside down?"):
+        assert not counts_or_negates(question), question
+
+
+def test_kinds_of_text():
+    assert has_kind_of_text("www.example.org", "What is the web address?")
+    assert has_kind_of_text("Music by Jan Morgenstern", "Who made the music?")
+    assert has_kind_of_text("at 9:05", "What time is it?")
+    assert has_kind_of_text("Replace the file?", "What does the form ask?")
+    assert not has_kind_of_text("music", "Who made the music?")
+    assert not has_kind_of_text("www.example.org", "What is typed?")
+
+
+def test_noise_is_no_line():
+    assert [is_line(text, 0.9) for text in ("JY", "业", "...", "00:05", "出口", "OK!?", "end")] == [
+        False, False, False, True, True, False, True,
+    ]  # fmt: skip
+    assert not is_line("a sure line", 0.6)
+
+
+class Reading:
+    """A reader of frames by number, and features of them."""
+
+    def __init__(self, by_frame):
+        self.by_frame = by_frame
+
+    def get(self, frames, stage):
+        rows = np.zeros((len(frames), 64), np.uint8)
+        for row, frame in enumerate(frames.tolist()):
+            text = self.by_frame.get(frame, "").encode()
+            rows[row, : len(text)] = np.frombuffer(text, np.uint8)
+        return type("Read", (), {"frames": frames, "encoded": {"text": rows}})
+
+
+class Directions:
+    """An encoder for which only "THE END" is close to the question, at 0.5."""
+
+    name = "directions"
+
+    def __call__(self, text):
+        return np.float32([1, 0])
+
+    def many(self, texts):
+        return np.float32([[0.5, 0.5] if text == "THE END" else [0, 1] for text in texts])
+
+
+class Nothing:
+    def get(self, key):
+        return None
+
+    def put(self, key, header, arrays):
+        assert key.startswith("screens/")
+
+
+def test_what_is_written_decides_by_hand():
+    """Scores 0.5 and 0: one half at min(the 95th percentile 0.475, 0.5 − 0.08) = 0.42. 0.8 of σ, 0.2 of ρ."""
+    frames = np.arange(3)
+    screen = ScreenText(Reading({0: "wall\nTHE END", 1: "wall"}), "What is typed?", Directions(), Nothing())
+    relevance, reasons = screen.join(frames, np.float32([0.5, 1, 1]), ["cup", "", "map"])
+    cue = sigmoid(np.array([(0.5 - 0.42) / 0.05, -0.42 / 0.05]))
+    assert relevance == pytest.approx([0.8 * cue[0] + 0.1, 0.8 * cue[1] + 0.2, 0.2], abs=1e-6)
+    assert reasons == ['reads "THE END"', "", "map"]
+    zoomed, _ = screen.join(np.array([7]), np.float32([1]), [])
+    assert zoomed == pytest.approx([0.2]), "relative to the probes"
+
+
+def test_without_any_text_relevance_is_what_it_was():
+    relevance = np.float32([0.5, 1])
+    screen = ScreenText(Reading({}), "What is typed?", Directions(), Nothing())
+    assert screen.join(np.arange(2), relevance, []) == (pytest.approx(relevance), ["", ""])
+    assert screen.join(np.arange(1), relevance[:1], ["cup"]) == (pytest.approx([0.5]), ["cup"])
+
+
+class Look:
+    def __init__(self, boxes):
+        self.boxes = boxes
+
+    def __call__(self, image, **_):
+        return self
+
+
+def test_of_a_wall_of_names_the_highest_lines_are_read_and_those_read_before_are_not_read_again():
+    """Line i is i pixels high: the last 64 of 70 are read, in reading order."""
+
+    class Reader:
+        read = 0
+
+        def detect_and_crop(self, image, options):
+            corners = np.array([[[0, 0], [9, 0], [9, i], [0, i]] for i in range(70)], np.float32)
+            return [np.full((2, 2), i, np.uint8) for i in range(70)], Look(corners)
+
+        def recognize_txt(self, crops):
+            self.read += len(crops)
+            texts = [f"line {crop[0, 0]}" for crop in crops]
+            return type("Result", (), {"txts": texts, "scores": [0.9] * len(crops)})
+
+    image, reader = np.zeros((9, 9, 3), np.uint8), Reader()
+    readings = read_lines(Look(True), reader, image, {})
+    assert list(readings.values()) == [(f"line {i}", 0.9) for i in range(70 - MAX_LINES, 70)]
+    readings.popitem()
+    assert len(read_lines(Look(True), reader, image, readings)) == MAX_LINES
+    assert reader.read == MAX_LINES + 1
+    assert read_lines(Look(None), reader, image, readings) == {}
+
+
+def drawn(text, shade=100):
+    image = Image.new("RGB", (480, 270), (shade, 100, 110))
+    if text:
+        ImageDraw.Draw(image).text((40, 100), text, font=ImageFont.load_default(size=48), fill="white")
+    return np.asarray(image)
 
 
 @pytest.fixture(scope="module")
 def station(tmp_path_factory):
     """Forty seconds of gray, in which ORIENT EXPRESS stands on a board for five."""
-    font = ImageFont.load_default(size=48)
     pictures = []
     for second in range(40):
-        image = Image.new("RGB", (480, 270), (90 + second, 100, 110))
-        if 20 <= second < 25:
-            ImageDraw.Draw(image).text((40, 100), "ORIENT EXPRESS", font=font, fill="white")
-        pictures += [np.asarray(image)] * 5
+        pictures += [drawn("ORIENT EXPRESS" if 20 <= second < 25 else "", 90 + second)] * 5
     return encode_video(tmp_path_factory.mktemp("ocr") / "station.mp4", pictures, fps=5)
 
 
-def test_text_on_screen_is_found(station, tmp_path):
-    pytest.importorskip("rapidocr", reason="needs the extra `ocr`")
-    config = MECConfig(IndexConfig(20, 0))
-    nothing = TableScorer(zero_elsewhere({0: 0.0}))
-    mec = MEC(config, nothing, store=tmp_path / "c", scoring=ScorerConfig(ocr=600))
-    ranking = mec.rank(station, "When does the Orient Express leave?")
+def test_drawn_text_is_read_and_the_same_picture_only_once(tmp_path):
+    pytest.importorskip("rapidocr", reason="needs the extra `tags`")
+    scorer = OcrScorer()
+    pictures = np.stack([drawn("PLATFORM 42")] * 2 + [drawn(""), drawn("PLATFORM 43")])
+    decoder = ArrayDecoder(pictures, fps=1)
+    batch = next(iter(decoder.read(np.arange(4), sizes=scorer.inputs)))
+    look, reader = scorer._readers()
+    looked = []
+    scorer._readers = lambda: (lambda image, **how: looked.append(1) or look(image, **how), reader)
+    assert texts(scorer.encode(batch)) == ["PLATFORM 42", "PLATFORM 42", "", "PLATFORM 43"]
+    assert len(looked) == 3
+
+
+QUESTION = "When is Orient Express written on the board?"
+
+
+def test_text_on_screen_is_found(station, tmp_path, warm_tags_store):
+    pytest.importorskip("rapidocr", reason="needs the extra `tags`")
+    config = MECConfig(IndexConfig(20, 0)).with_settings({"written": True})
+    mec = MEC(config, TableScorer(zero_elsewhere({0: 0.0})), store=warm_tags_store)
+    ranking = mec.rank(station, QUESTION)
     assert 20 <= ranking.seconds[0] < 25
-    assert ranking.cues["text"][0] > 0.5
-    assert ranking.stats.read == len(ranking.pool)
-    assert "text on screen by ocr rapidocr" in ranking.scorer
+    assert ranking.cues["relevance"][0] > 0.5
+    assert ranking.labels(1) == 'reads "ORIENT EXPRESS"'
+    assert "text on screen by ocr 2, rapidocr" in ranking.scorer
+    assert ranking.scorer == mec.scoring_name(mec.session.open(station), QUESTION)
     ranking.save(tmp_path / "r.json")
-    again = Ranking.load(tmp_path / "r.json")
-    assert (again.cues["text"] == ranking.cues["text"]).all()
-    assert (again.pool.cues["text"] == ranking.pool.cues["text"]).all()
-    few = MEC(config, nothing, store=tmp_path / "c", scoring=ScorerConfig(ocr=8))
-    assert few.rank(station, "When does the Orient Express leave?").stats.read == 8, (
-        "whatever is kept already"
-    )
+    assert Ranking.load(tmp_path / "r.json").labels(1) == 'reads "ORIENT EXPRESS"'
+    seen = mec.rank(station, "When is the train seen?")
+    assert "ocr" not in seen.scorer
 
 
-def test_off_it_changes_nothing(station):
-    ranking = MEC(MECConfig(IndexConfig(20, 0)), TableScorer(zero_elsewhere({0: 1.0}))).rank(
-        station, "Orient Express"
-    )
-    assert "text" not in ranking.cues
-    assert "text" not in ranking.to_json()["ranks"][0]
-    assert ranking.stats.read is None
+@pytest.mark.parametrize(("written", "ocr"), [(False, "on"), (True, "none")])
+def test_off_it_changes_nothing(station, written, ocr):
+    config = MECConfig(IndexConfig(20, 0)).with_settings({"written": written})
+    ranking = MEC(config, TableScorer(zero_elsewhere({0: 1.0})), ocr=ocr).rank(station, QUESTION)
+    assert "ocr" not in ranking.scorer
+    assert ranking.cues["relevance"][0] == 1
+    assert not ranking.pool.labels
 
 
-def test_the_budget_of_frames_is_spread_and_does_not_depend_on_what_was_read_before(tmp_path):
-    class CountingReader:
-        name, version, inputs = "counting", "1", ()
+def test_the_preset_of_the_paper_never_reads():
+    assert not MECConfig().discovery.written
+    assert not MECConfig.preset("paper").discovery.written
+    assert MECConfig.preset("residual").discovery.written
 
-        def encode(self, frames):
-            return {"frame": frames.frames}
 
-        def match(self, encoded, question, *, reference=None):
-            return np.ones(len(encoded["frame"]), np.float32)
-
-    decoder = ArrayDecoder(np.zeros((64, 8, 8, 3), np.uint8), fps=1)
-    session = Session(None, store=tmp_path)
-    cache = session.features(decoder, CountingReader(), 8)
-    for _ in range(2):  # the second time, all of it is in the cache
-        text = ScreenText(cache, "What?", budget=12)
-        probes = text.cue(np.arange(0, 64, 8))
-        assert probes.tolist() == [1] * 8
-        zoom = text.cue(np.arange(1, 64, 8))
-        assert zoom.tolist() == [1, 0, 1, 0, 1, 0, 1, 0]
-        assert text.read == 12
-        assert not text.cue(np.arange(2, 64, 8)).any()
+def test_without_its_package_it_is_off_or_an_error(monkeypatch, tmp_path):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert Session(None, store=tmp_path).reader is None
+    with pytest.raises(MissingExtra):
+        _ = Session(None, store=tmp_path, scoring=ScorerConfig(ocr="on")).reader

@@ -32,10 +32,6 @@ def test_the_dot_product_orders_frames_as_the_model_does(tiny_scorer, name):
         assert (np.argsort(vectors @ query) == np.argsort(sure)).all()
 
 
-def test_scorers_that_cannot_search(tiny_scorer):
-    assert not isinstance(tiny_scorer("blip"), Searchable)
-
-
 def test_certainty_does_not_depend_on_the_other_frames(tiny_scorer):
     """As relevance does, which is relative to the video."""
     scorer = tiny_scorer("siglip2")

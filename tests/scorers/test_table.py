@@ -1,15 +1,11 @@
-import json
-import warnings
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from command_line import run
-from framenest import MEC, FrameBatch, ScorerError
-from framenest.scorers.table import PartialTable
-from framenest.testing import ArrayDecoder, TableScorer
+from framenest import FrameBatch, ScorerError
+from framenest.testing import TableScorer
 
 
 def batch(frames, seconds):
@@ -42,48 +38,6 @@ def test_interpolated_scores_stay_between_their_rows(first, gap, before, after):
     assert ((found >= low - 1e-6) & (found <= high + 1e-6)).all()
     assert (found.min() >= 0, found.max() <= 1) == (True, True)
     assert (found[0], found[-1]) == (np.float32(before), np.float32(after))
-
-
-@pytest.mark.parametrize(
-    ("rows", "by", "covers"),
-    [
-        ([40, 98], "frames", r"frames 40 to 98 of 120, 49% of the video"),
-        ([4], "frames", r"frames 4 to 4 of 120, 1% of the video"),
-        ([100, 900], "frames", r"frames 100 to 900 of 120, 17% of the video"),
-        ([500, 900], "frames", r"frames 500 to 900 of 120, 0% of the video"),
-        ([1.0, 6.5], "seconds", r"1.0 to 6.5 s of 12.0 s, 46% of the video"),
-    ],
-)
-def test_a_table_that_covers_less_than_half_says_so_once(frames, rows, by, covers):
-    mec = MEC(scorer=TableScorer(dict.fromkeys(rows, 0.5), by=by), base_probes=8, extra_probes=0)
-    clip = ArrayDecoder(frames, fps=10)
-    with pytest.warns(PartialTable, match=f"the table of scores covers {covers}; the score") as told:
-        mec.rank(clip, "Where?", look_for=["A cup"])
-    assert len(told) == 1
-    mec.rank(clip, "And when?")  # a second warning would be an error
-
-
-@pytest.mark.parametrize(("rows", "by"), [([40, 99], "frames"), ([-5, 59], "frames"), ([3, 9], "seconds")])
-def test_half_of_the_video_is_enough(frames, rows, by):
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        scorer = TableScorer(dict.fromkeys(rows, 0.5), by=by)
-        MEC(scorer=scorer, base_probes=8, extra_probes=0).rank(frames, "Where?", fps=10)
-    assert not told
-
-
-def test_the_commands_tell_it_in_one_note(capsys, clip, tmp_path):
-    (tmp_path / "scores.csv").write_text("frame,score\n150,1\n159,1\n")
-    given = ["--scorer", f"table:{tmp_path / 'scores.csv'}", "--set", "base_probes=24"]
-    code, _, err = run(capsys, "rank", clip, "Where?", "-o", tmp_path / "r.json", *given)
-    assert code == 0
-    assert err.count("note:") == err.count("the table of scores covers frames 150 to 159 of 300, 3%") == 1
-    asked = tmp_path / "asked.jsonl"
-    asked.write_text("\n".join(json.dumps({"video": str(clip), "question": q}) for q in ("Where?", "When?")))
-    options = ["-o", tmp_path / "out", "--failures", tmp_path / "f.jsonl", *given]
-    code, _, err = run(capsys, "rank", "--manifest", asked, *options)
-    assert code == 0
-    assert err.count("the table of scores covers frames 150 to 159 of 300, 3%") == 1
 
 
 @pytest.mark.parametrize(

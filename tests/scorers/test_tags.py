@@ -13,8 +13,9 @@ from framenest import MEC, FrameBatch, MissingExtra, ScorerError, models
 from framenest.cache.directory import DirectoryStore
 from framenest.protocols import Scorer
 from framenest.scorers import load_scorer, tags
-from framenest.scorers.calibration import logistic, standardise
+from framenest.scorers.calibration import Calibrated, logistic, standardise
 from framenest.scorers.checkpoint import CutQuestion
+from framenest.scorers.colours import COLOURS, colour_shares, colours_of
 from media import encode_video
 from processes import PATIENCE
 
@@ -131,10 +132,10 @@ def test_without_the_detectors_runtime_it_says_so(warm_tags_store, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "ai_edge_litert", None)
     scorer = TagScorer(warm_tags_store)
-    assert scorer.version == "1 without the detector"
+    assert scorer.version == "2 without the detector"
     assert len(scorer.inputs) == 1
     encoded = scorer.encode(pictures(np.random.default_rng(0), 2, scorer))
-    assert list(encoded) == ["classes"]
+    assert sorted(encoded) == ["classes", "colours"]
     assert scorer.match(encoded, "a dog").shape == (2,)
 
 
@@ -246,9 +247,72 @@ def test_none_where_the_detector_would_have_seen_it(tag_scorer):
     assert verdict("What are human rights?", person=0.95) != "strong", "people are in most videos"
 
 
-def test_each_frame_names_what_it_shows_what_is_asked_for_first(tag_scorer):
+def test_the_labels_with_the_largest_share_of_the_score_are_the_reason(tag_scorer):
+    """Every reading splits into labels; their shares sum to the score."""
     encoded = what_is_seen(tag_scorer, coffee_mug=0.41, laptop=0.8)
-    first, second = tag_scorer.labels(encoded, "Where is the cup?")
-    assert second == "coffee mug 0.41, laptop 0.80"
-    assert tag_scorer.labels(encoded, "asdf")[1] == "laptop 0.80, coffee mug 0.41"
-    assert first.endswith(" 0.01"), "a frame always has a name"
+    first, second = tag_scorer.labels(encoded, "Where is the cup?", encoded)
+    assert second.startswith("coffee mug 0.41"), "the laptop is surer and answers nothing"
+    assert first == "", "nothing speaks for it"
+    assert tag_scorer.labels(encoded, "Where is the computer?", encoded)[1].startswith("laptop 0.80")
+    question = "Where is the cup?"
+    vector = tag_scorer.text_vector(question)
+    total = 0
+    for _, part in tag_scorer._parts(encoded, vector):
+        total = total + (part - part.mean(axis=0)).sum(axis=1) / part.sum(axis=1).std()
+    assert total == pytest.approx(tag_scorer.scores(encoded, question, encoded), abs=1e-3)
+
+
+def flat(*colours):
+    return [np.full((40, 40, 3), colour, np.uint8) for colour in colours]
+
+
+def test_names_of_plain_colours():
+    plain = {
+        "black": (20, 20, 20), "white": (250, 250, 250), "grey": (128, 128, 128), "red": (220, 20, 30),
+        "orange": (255, 140, 0), "yellow": (240, 220, 30), "green": (30, 150, 40), "blue": (30, 60, 200),
+        "purple": (128, 0, 160), "pink": (255, 150, 180), "brown": (110, 65, 25),
+    }  # fmt: skip
+    shares = colour_shares(flat(*plain.values()))
+    assert [COLOURS[place] for place in shares.argmax(axis=1)] == list(plain)
+    assert (shares.max(axis=1) == 1).all()
+    half = flat((220, 20, 30))[0]
+    half[:, 20:] = (30, 60, 200)
+    assert colour_shares([half])[0, [COLOURS.index("red"), COLOURS.index("blue")]].tolist() == [0.5, 0.5]
+    assert colour_shares([]).shape == (0, 11)
+
+
+@pytest.mark.parametrize(
+    ("question", "terms", "colours"),
+    [
+        ("a beige and gray wall", ["beige", "gray", "wall"], {"beige": "brown", "gray": "grey"}),
+        ("Where is the orange?", ["orange"], {}),
+        ("an orange on the table", ["orange", "table"], {}),
+        ("a bird with an orange crest", ["bird", "orange", "crest"], {"orange": "orange"}),
+        ("orange and blue luggage", ["orange", "blue", "luggage"], {"orange": "orange", "blue": "blue"}),
+        ("a golden retriever", ["golden retriever"], {}),
+    ],
+)
+def test_colours_of_a_question(question, terms, colours):
+    assert {word: COLOURS[place] for word, place in colours_of(question, terms).items()} == colours
+
+
+def test_a_colour_joins_where_no_object_can_have_it(tag_scorer):
+    """0.6 of the labels' relevance and 0.4 of the share, relative to the probes with the most of it."""
+    encoded = what_is_seen(tag_scorer, laptop=0.8) | {
+        "colours": colour_shares(flat((220, 20, 30), (30, 60, 200)))
+    }
+    plain = Calibrated.match(tag_scorer, encoded, "red flowers")
+    assert tag_scorer.match(encoded, "red flowers") == pytest.approx(0.6 * plain + [0.4, 0], abs=0.005)
+    assert tag_scorer.labels(encoded, "red flowers", encoded)[0] == "red 100% of the picture"
+    for question in ("a red car", "flowers"):
+        same = Calibrated.match(tag_scorer, encoded, question)
+        assert (tag_scorer.match(encoded, question) == same).all(), "bit for bit"
+    strength = tag_scorer.match_strength(encoded, "a red laptop")
+    assert (strength.known, strength.unknown) == (("laptop", "red"), ())
+
+
+def test_it_cannot_tell_how_many_there_are_or_that_there_are_none(tag_scorer):
+    encoded = what_is_seen(tag_scorer, bottle=0.9, person=0.9)
+    assert tag_scorer.match_strength(encoded, "When is a bottle seen?").verdict != "cannot tell"
+    for question in ("When is only one bottle left?", "When is nobody beside the bottle?"):
+        assert tag_scorer.match_strength(encoded, question).verdict == "cannot tell"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import shutil
 import warnings
 
@@ -82,27 +81,6 @@ def random_blip2(folder, *, image_token: bool, seed: int = 0):
         image_token_index=12 if image_token else None,
     )  # fmt: skip
     model = transformers.Blip2ForImageTextRetrieval(config).eval()
-    _save_random(folder, model, processor)
-    return processor, model
-
-
-def random_blip(folder, *, seed: int = 0):
-    """BLIP ITM of a few thousand parameters, a tokenizer as its checkpoints have it: without [ENC]."""
-    torch.manual_seed(seed)
-    processor = transformers.BlipProcessor(_blip_pictures(), _word_tokenizer())
-    config = transformers.BlipConfig(
-        vision_config={
-            "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
-            "image_size": SIZE, "patch_size": 14,
-        },
-        text_config={
-            "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
-            "encoder_hidden_size": 32, "vocab_size": 16, "max_position_embeddings": 64, "bos_token_id": 14,
-            "pad_token_id": 0, "eos_token_id": 3, "sep_token_id": 3,
-        },
-        image_text_hidden_size=16,
-    )  # fmt: skip
-    model = transformers.BlipForImageTextRetrieval(config).eval()
     _save_random(folder, model, processor)
     return processor, model
 
@@ -205,26 +183,7 @@ def export_onnx(folder, to):
     _export_side(model.get_text_features, "input_ids", tokens, to / "text_model.onnx")
 
 
-def export_immich(folder, to):
-    """A SigLIP in a folder as Immich lays out its exports: other names, a batch of 1, int32 tokens."""
-    pytest.importorskip("onnxscript", reason="writing ONNX needs onnxscript")
-    model = transformers.AutoModel.from_pretrained(folder).eval()
-    (to / "visual").mkdir(parents=True)
-    side, length = model.config.vision_config.image_size, model.config.text_config.max_position_embeddings
-    pixels, tokens = torch.zeros(1, 3, side, side), torch.ones(1, length, dtype=torch.int32)
-    shutil.copytree(folder, to / "textual", ignore=lambda _, names: {n for n in names if "token" not in n})
-    _export_side(
-        model.get_image_features, "pixel_values", pixels, to / "visual" / "model.onnx", immich="image"
-    )
-    _export_side(model.get_text_features, "input_ids", tokens, to / "textual" / "model.onnx", immich="text")
-    images = {"size": [side, side], "mode": "RGB", "mean": [0.5] * 3, "std": [0.5] * 3,
-              "interpolation": "bilinear", "resize_mode": "squash", "fill_color": 0}  # fmt: skip
-    text = {"context_length": length, "tokenizer_kwargs": {"clean": "canonicalize"}}
-    (to / "visual" / "preprocess_cfg.json").write_text(json.dumps(images))
-    (to / "config.json").write_text(json.dumps({"text_cfg": text, "init_logit_bias": -10}))
-
-
-def _export_side(features, takes, example, path, immich=None):
+def _export_side(features, takes, example, path):
     class Side(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -236,25 +195,10 @@ def _export_side(features, takes, example, path, immich=None):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # the exporter uses parts of torch that are deprecated
         torch.onnx.export(
-            Side().eval(), (example,), str(path), input_names=[immich or takes],
+            Side().eval(), (example,), str(path), input_names=[takes],
             output_names=["pooler_output"], dynamo=True, external_data=False, verbose=False,
-            dynamic_shapes=None if immich else ({0: torch.export.Dim.DYNAMIC},),
+            dynamic_shapes=({0: torch.export.Dim.DYNAMIC},),
         )  # fmt: skip
-    if immich:
-        _rename(path, {"embedding": "embedding_inside", "pooler_output": "embedding"})
-
-
-def _rename(path, names):
-    """Rename values of an ONNX file."""
-    import onnx
-
-    model = onnx.load(path)
-    for node in model.graph.node:
-        node.input[:] = [names.get(name, name) for name in node.input]
-        node.output[:] = [names.get(name, name) for name in node.output]
-    for value in (*model.graph.output, *model.graph.value_info, *model.graph.initializer):
-        value.name = names.get(value.name, value.name)
-    onnx.save(model, path)
 
 
 def _save(folder, *parts):

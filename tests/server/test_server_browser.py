@@ -87,8 +87,8 @@ def shown(page):
 
 
 def saved(server, page):
-    """The ranking that the page shows, as a file of the server."""
-    return Ranking.load(server.data / "rankings" / f"{identity(page)}.json")
+    """The ranking that the page shows, as the server gives its file."""
+    return Ranking.from_json(server.http.get(f"/rankings/{identity(page)}/file").json())
 
 
 def identity(page):

@@ -97,7 +97,7 @@ def test_an_orderly_stop_does_not_count_as_an_attempt(tmp_path):
             jobs.submit("rank", "a", {})
         job = jobs.take()
         assert (job.target, job.attempts) == ("a", 0)
-        jobs.put_back(job)
+        jobs.close()
         journal.close()
 
 
@@ -125,14 +125,14 @@ def test_a_job_tells_those_who_wait_when_it_is_over(journal, error):
 
 def test_a_running_job_is_over_as_soon_as_it_is_cancelled(journal):
     told = []
-    jobs = Jobs(journal, limit=5, count=lambda _, state, __: told.append(state))
+    jobs = Jobs(journal, limit=5, count=lambda _, state: told.append(state))
     job = jobs.submit("rank", "a", {})
     assert jobs.take() is job
     assert jobs.cancel(job.id).state == "cancelled"
     assert job.cancelled.is_set()  # what its worker looks at
     assert jobs.counts() == {"queued": 0, "running": 0}
     assert jobs.submit("rank", "a", {}) is not job
-    for late in (lambda: jobs.finish(job), lambda: jobs.finish(job, "failed"), lambda: jobs.put_back(job)):
+    for late in (lambda: jobs.finish(job), lambda: jobs.finish(job, "failed"), jobs.close):
         late()
         assert jobs.get(job.id).state == "cancelled"
     assert told == ["cancelled"]
@@ -254,15 +254,14 @@ def test_a_video_is_removed_in_the_middle_of_its_work(serve, long_media):
         found = server.http.get(f"/jobs/{job['id']}").json()
         assert (found["state"], found["question"]) == ("cancelled", None)
     kept = server.ask(video)  # the worker goes on
-    assert [file.stem for file in (server.data / "rankings").iterdir()] == [kept]
+    assert [entry["id"] for entry in server.http.get("/rankings").json()] == [kept]
 
 
-def test_what_a_cancelled_job_writes_after_its_video_was_removed_does_not_stay(journal, tmp_path):
-    rankings = Rankings(tmp_path, journal, Jobs(journal, limit=5))
+def test_what_a_cancelled_job_makes_after_its_video_was_removed_does_not_stay(journal):
+    rankings = Rankings(journal, Jobs(journal, limit=5))
     rankings.ask("known", RankRequest(video="v"))
     for id_ in ("known", "removed"):
-        rankings.path(id_).write_text("{}")
-        rankings.tidy(id_)
+        rankings.store(id_, b"{}")
     assert (rankings.has("known"), rankings.has("removed")) == (True, False)
 
 

@@ -4,9 +4,10 @@ import asyncio
 import json
 import os
 import resource
+import sqlite3
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 
 import pytest
@@ -34,6 +35,14 @@ def here(tmp_path, media, scores):
     made = Service(ServerSettings(data=tmp_path / "data", videos=(media,), scorer=scores))
     yield made
     made.close()
+
+
+def damage_rankings(server, content: bytes) -> None:
+    """Restart a server with this in place of its rankings."""
+    server.stop()
+    with closing(sqlite3.connect(server.data / "journal.sqlite")) as journal, journal:
+        journal.execute("update rankings set ranking = ?", [content])
+    server.start()
 
 
 def fail_writing(journal, broken: bool) -> None:
@@ -162,7 +171,7 @@ def test_a_video_with_work_under_way_is_removed_and_the_work_cancelled(here, beg
     assert (job.state, job.cancelled.is_set()) == ("cancelled", True)
     assert here.library.all() == []
     with pytest.raises(Refusal, match="no such ranking"):
-        here.rankings.request(ranking)
+        here.rankings.video(ranking)
 
 
 def test_a_ranking_of_another_format_is_another_ranking(here, monkeypatch):
@@ -195,16 +204,14 @@ def test_a_ranking_that_cannot_be_read_is_made_anew(serve, media):
     server = serve(videos=media)
     video = server.indexed("clip.mp4")
     id_ = server.ask(video)
-    file = server.data / "rankings" / f"{id_}.json"
-    good = file.read_text()
-    for wrong in (good.replace('"saturation": 1800.0', f'"saturation": {10**400}'), "[" * 100_000, "{}"):
-        server.stop()
-        file.write_text(wrong)
-        server.start()
+    good = server.http.get(f"/rankings/{id_}/file").json()
+    large = json.dumps(good).replace('"saturation": 1800.0', f'"saturation": {10**400}')
+    for wrong in (large, "[" * 100_000, "{}"):
+        damage_rankings(server, wrong.encode())
         assert server.http.get(f"/rankings/{id_}/prefix?k=4").status_code == 409
         assert server.ask(video) == id_
         assert len(server.http.get(f"/rankings/{id_}/prefix?k=4").json()["frames"]) == 4
-        assert json.loads(file.read_text())["ranks"] == json.loads(good)["ranks"]
+        assert server.http.get(f"/rankings/{id_}/file").json()["ranks"] == good["ranks"]
 
 
 def test_a_full_disk_is_told_as_such(serve):
@@ -305,9 +312,7 @@ def test_a_ranking_that_cannot_be_read_is_made_again(serve, media, content):
     server = serve(videos=media)
     ranking = server.ask(server.indexed("clip.mp4"))
     whole = server.http.get(f"/rankings/{ranking}/prefix", params={"k": 4}).json()
-    server.stop()
-    (server.data / "rankings" / f"{ranking}.json").write_bytes(content)
-    server.start()
+    damage_rankings(server, content)
     answer = server.http.get(f"/rankings/{ranking}/prefix", params={"k": 4})
     assert answer.status_code == 409, answer.text
     assert server.ask(server.indexed("clip.mp4")) == ranking

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from framenest.errors import ConfigError, StoreError
+from framenest.records import convert
 from framenest.transcript import Line, Transcript, find_transcript, read_lines
 from framenest.video.opening import open_video
 from framenest.video.stills import ArrayDecoder
@@ -162,7 +163,7 @@ def test_a_line_without_an_end_lasts_until_the_next():
 
 def test_json_of_a_transcript_reads_back():
     said = replace(Transcript.of("a.srt", [Line(*line) for line in SAID], 3.5), notes=("odd",))
-    assert Transcript.from_json(json.loads(json.dumps(said.to_json()))) == said
+    assert convert(json.loads(json.dumps(said.to_json())), Transcript) == said
 
 
 def with_track(path, codec, packets, *, first=0, language=None, more=()):

@@ -389,14 +389,10 @@ class FeaturesLimit:
         """Why features of this size cannot be kept, even after evicting all others; None if they can."""
         if self._store is None:
             return None
-        most, free = FEATURES_BYTES if self._given is None else self._given, _free(self._store.root)
-        if size > most:
-            more = f"(${FEATURES_VARIABLE} raises the limit)"
-            return f"all features may take {size_text(most)} in the cache {more}"
-        if self._given is None and size > free * FREE_SHARE:
-            half = "features may take half of that ($FRAMENEST_FEATURES_LIMIT raises the limit)"
-            return f"{size_text(int(free))} are free in the cache, and {half}"
-        return None
+        most = self._most(self._store.root, 0)
+        if size <= most:
+            return None
+        return f"all features may take {size_text(most)} in the cache (${FEATURES_VARIABLE} raises the limit)"
 
     def written(self, size: int) -> None:
         """Count written bytes; from time to time, evict features over the limit."""
@@ -405,9 +401,7 @@ class FeaturesLimit:
             return
         entries = [*self._store.entries("features")]
         taken = sum(entry.size for entry in entries)
-        most = self._given
-        if most is None:
-            most = int(min(FEATURES_BYTES, FREE_SHARE * (taken + _free(self._store.root))))
+        most = self._most(self._store.root, taken)
         self._unseen, self._step = 0, most // FEATURES_STEPS
         young = 0.0 if self.since is None else time.time() - self.since
         old = [entry for entry in entries if self.since is None or entry.idle > young]
@@ -421,11 +415,10 @@ class FeaturesLimit:
             text = f"the features of this run alone take {size_text(left)} in the cache; {allowed}"
             warnings.warn(text, UnwritableCache, stacklevel=2)
 
-
-def _free(folder: Path) -> float:
-    """Free bytes on the disk of a folder, which need not exist yet."""
-    there = next((path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir()), folder)
-    try:
-        return shutil.disk_usage(there).free
-    except OSError:
-        return float("inf")
+    def _most(self, root: Path, taken: int) -> int:
+        """Bytes that all features may take, if they take this many now."""
+        if self._given is not None:
+            return self._given
+        root = root.absolute()  # need not exist yet
+        there = next(path for path in (root, *root.parents) if path.is_dir())
+        return int(min(FEATURES_BYTES, FREE_SHARE * (taken + shutil.disk_usage(there).free)))

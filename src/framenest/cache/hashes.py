@@ -18,8 +18,6 @@ from framenest.protocols import Store
 FINGERPRINT_FORMAT = 3
 PIECE_BYTES = 4 * 2**20
 """Bytes that one thread hashes at a time."""
-MEMORY_THREADS = 4
-"""Threads that hash bytes in memory; the other cores may be answering a question."""
 SEQUENTIAL: dict[str, Callable[[int], Any]] = {
     "sha256": lambda _: hashlib.sha256(),
     "git": lambda size: hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False),
@@ -89,23 +87,21 @@ def _read_hash(path: Path, size: int, method: str) -> str:
             file.seek(start)
             return file.read(PIECE_BYTES)
 
-    return _hash_of_pieces(size, piece, cores())
+    return _hash_of_pieces(size, piece)
 
 
 def buffer_hash(data: memoryview) -> str:
     """The "pieces" hash of bytes in memory."""
-    return _hash_of_pieces(
-        len(data), lambda start: data[start : start + PIECE_BYTES], min(cores(), MEMORY_THREADS)
-    )
+    return _hash_of_pieces(len(data), lambda start: data[start : start + PIECE_BYTES])
 
 
-def _hash_of_pieces(size: int, piece: Callable[[int], bytes | memoryview], threads: int) -> str:
+def _hash_of_pieces(size: int, piece: Callable[[int], bytes | memoryview]) -> str:
     def hashed(start: int) -> bytes:
         return hashlib.blake2b(piece(start), digest_size=16).digest()
 
     starts = range(0, size, PIECE_BYTES)
     try:
-        with ThreadPoolExecutor(min(threads, len(starts)) or 1) as pool:  # hashing releases the GIL
+        with ThreadPoolExecutor(min(cores(), len(starts)) or 1) as pool:  # hashing releases the GIL
             hashes = [*pool.map(hashed, starts)]
     except RuntimeError:  # Python is shutting down and starts no threads, but a last entry is being written
         hashes = [*map(hashed, starts)]

@@ -10,7 +10,6 @@ from framenest.cli.printing import NO_MATCH_NOTE, AnswerPrinter, confirm, note, 
 from framenest.config import DEFAULT_PRESET, MECConfig, VideoConfig
 from framenest.errors import ConfigError, ModelError
 from framenest.lmm.ask import ask as ask_model
-from framenest.lmm.ask import rewrite as write_descriptions
 from framenest.lmm.messages import check_style
 from framenest.method.mec import rank_request
 from framenest.method.ranking import Ranking
@@ -22,9 +21,7 @@ from framenest.session import Session
 from framenest.video.decoder import Decoder
 
 
-@command(
-    usual="budgets choices look_for rewrite output as_json base_url model selector with_transcript name quiet"
-)
+@command(usual="budgets choices look_for output as_json base_url model selector with_transcript name quiet")
 def ask(
     *,
     video: opt.InputFile = argument(),
@@ -37,10 +34,6 @@ def ask(
     ),
     choices: tuple[str, ...] = opt.CHOICES,
     look_for: tuple[str, ...] = opt.LOOK_FOR,
-    rewrite: bool = option(
-        "First let the model write two to four descriptions of what to look for, in addition to --look-for: "
-        "one short call without images."
-    ),
     output: opt.OutputFile | None = option(
         "Also write the ranking as JSON, for show, report and extract.", "-o"
     ),
@@ -67,11 +60,9 @@ def ask(
     framenest ask kiln.mp4 "What is fired?" --option cups --option tiles \\
       -k 8,16,32 --base-url …
     framenest ask kiln.mp4 "What happens after firing?" \\
-      --rewrite --with-transcript --base-url …
+      --with-transcript --base-url …
     """
     check_style(model.style, images.pairing)
-    if rewrite and selector not in (None, MecSelector.name):
-        raise ConfigError(f"--rewrite is for the selector mec, not for {selector}")
     opt.refuse_pairing(model.style)
     printer = AnswerPrinter()
     with model.client(may_think=False) as client:
@@ -81,10 +72,6 @@ def ask(
             session = scorer.session(common, bars, [selector or "mec"])
             sent = transcript.settings(session.transcript(opened) if transcript.with_transcript else None)
             described = LookFor.of(look_for)
-            if rewrite:
-                written = write_descriptions(client, opened.info, question, choices)
-                described = replace(written, texts=(*look_for, *written.texts))
-                note(f"looking for: {'; '.join(described.texts)}")
             request = RankRequest(
                 video=video,
                 question=question,

@@ -25,7 +25,7 @@ from framenest.errors import NotFetched, ScorerError
 from framenest.frames import ImageSpec
 from framenest.images import data_url, encode_image
 from framenest.models import PackageFile
-from framenest.report.figure import contact_sheet
+from framenest.report.contact_sheet import contact_sheet
 from framenest.report.page import plain_page
 from framenest.scorers import choose
 from framenest.selectors.selection import load_result
@@ -80,10 +80,10 @@ def demo(
         url = data_url(encode_image(picture, "webp"), "image/webp")
         link = f'<a href="{video.stem}.html">{video.name}: all budgets, and why</a>'
         body += f'<h2>{escape(question)}</h2><p class="facts"><span>{escape(credit)}</span>{link}</p>'
-        body += f'<div class="sheet"><img src="{url}" alt="The chosen frames above evenly spaced ones"></div>'
+        body += f'<div class="sheet"><img src="{url}" alt="Chosen frames above evenly spaced ones"></div>'
     query, paths = videos[0][1], [path for path, *_ in videos]
-    _run(many_videos.search, query, *paths, "-n", 3, "--report", folder / "search.html", *shared)
-    body += f'<p><a href="search.html">All videos, searched for “{escape(query)}”</a></p>'
+    _run(many_videos.search, query, *paths, "-n", 3, "--sheet", folder / "search.png", *shared)
+    body += f'<p><a href="search.png">Moments of all videos that match “{escape(query)}”</a></p>'
     write_atomic(folder / "report.html", plain_page("Framenest’s demo", body).encode())
     confirm("everything on one page:", str(folder / "report.html"))
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -21,10 +19,10 @@ from framenest.frames import ImageSpec
 from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
+from framenest.report.contact_sheet import contact_sheet
 from framenest.report.document import document
-from framenest.report.figure import contact_sheet, draw, figure_frames
-from framenest.report.page import embed, page, read_images
-from framenest.selectors.selection import Selection, aks_list, load_result, read_entries, wfs_sb_list
+from framenest.report.page import embed, page
+from framenest.selectors.selection import load_result
 from framenest.text import size_text
 from framenest.video.decoder import Decoder
 
@@ -145,19 +143,18 @@ def _note_if_complete(prefix: Prefix) -> None:
         note(f"this short video has only {len(prefix)} candidate frames; these are all of them")
 
 
-LISTS = ("aks", "wfs-sb")
 FOLDER = "vlmevalkit"
 
 
 @command()
 def export(
     *,
-    rankings: tuple[opt.InputFile, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
+    ranking: opt.InputFile = argument(),
     budget: int = option("Number of frames.", "-k", required=True),
     style: str = option(
         "For servers: openai, vllm-video. For transformers: qwen, hf-video, internvl, llava-onevision. "
-        "For other tools: aks, wfs-sb, vlmevalkit.",
-        type=click.Choice([*lmm.STYLES, *LISTS, FOLDER]),
+        "For other tools: vlmevalkit.",
+        type=click.Choice([*lmm.STYLES, FOLDER]),
         default="openai",
     ),
     output: str | None = option("Output file (- is stdout); a folder for vlmevalkit.", "-o", metavar="FILE"),
@@ -166,37 +163,27 @@ def export(
     images: opt.ImageOptions,
     transcript: opt.TranscriptOptions,
     model: str | None = option("Model to name in the request."),
-    rows: str | None = option("aks, wfs-sb: dataset rows to add frames to, one per ranking.", metavar="FILE"),
     video: opt.RankedVideo,
     common: opt.Common,
 ) -> None:
     """Turn the K frames of a RANKING into a request for a model, or into another tool's files.
 
     A request tells the model the frames' true times. For a server the file is the body to post; for
-    transformers, `framenest.lmm.load(FILE)` reads it. aks and wfs-sb take several rankings, in the
-    dataset's order.
+    transformers, `framenest.lmm.load(FILE)` reads it.
 
     \b
     framenest export kiln.json -k 16 --style vllm-video \\
       --model Qwen/Qwen3.5-9B -o request.json
     framenest export kiln.json -k 16 --style qwen -o kiln-qwen.json
-    framenest export rankings/*.json -k 32 --style wfs-sb \\
-      --rows videomme.json -o wfs_32.json
     """
     if output is not None and output != "-":
         (opt.check_writable_folder if style == FOLDER else opt.check_writable)(output)
     opt.refuse_pairing(style)
-    if output is None and style in (*LISTS, FOLDER):
+    if output is None and style == FOLDER:
         raise ConfigError(f"style {style} needs an output; give -o")
     if output is None:
         note("nothing will be written; give -o FILE")
-    loaded = [load_result(path) for path in rankings]
-    if style in LISTS:
-        _write_list(style, loaded, budget, rows, str(output))
-        return
-    if len(loaded) > 1:
-        raise ConfigError(f"style {style} takes one ranking, not {len(loaded)}")
-    result = loaded[0]
+    result = load_result(ranking)
     if style == FOLDER:
         folder = opt.check_writable_folder(Path(str(output)) / Path(result.video.path).stem)
         name, prefix = extraction.vlmevalkit_name, result.prefix(budget)
@@ -232,8 +219,6 @@ def _write_request(request: lmm.Request, output: str | None, model: str | None) 
     _note_if_complete(request.prefix)
     say(f"{request.style}: {len(request.prefix)} frames, about {tokens.total:,} tokens")
     say(f"  images {tokens.frames:,}, times {tokens.times:,}, text {tokens.text:,}")
-    if request.pairing is not None:
-        say(f"  {request.pairing}")
     say(f"  times the model reads: {' '.join(request.markers) or 'none'}")
     if output is None:
         return
@@ -242,35 +227,11 @@ def _write_request(request: lmm.Request, output: str | None, model: str | None) 
     confirm(f"{size} written to", output)
 
 
-def _write_list(
-    style: str,
-    results: Sequence[Ranking | Selection],
-    budget: int,
-    rows_file: str | None,
-    output: str,
-) -> None:
-    prefixes = [result.prefix(budget) for result in results]
-    rows = None if rows_file is None else read_entries(rows_file)
-    if style == "aks":
-        entries = aks_list(prefixes, rows)
-    else:
-        entries = wfs_sb_list(prefixes, [result.question for result in results], rows)
-    text = json.dumps(entries, ensure_ascii=False) + "\n"
-    if output == "-":
-        print_json(text)
-        return
-    write_atomic(Path(output), text.encode(errors="surrogatepass"))
-    confirm(f"{len(entries)} rows written to", output)
-
-
 @command()
 def report(
     *,
     rankings: tuple[opt.InputFile, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
     output: opt.OutputFile | None = option("The page. [default: report.html]", "-o"),
-    figure: opt.PlotFile | None = option(
-        "Draw the paper's figure instead, for budgets 8, 16 and 32: a .png, .svg or .pdf file."
-    ),
     video: opt.RankedVideo,
     common: opt.Common,
 ) -> None:
@@ -282,24 +243,13 @@ def report(
     \b
     framenest report kiln.json -o kiln.html
     framenest report mec.json aks.json uniform.json -o compared.html
-    framenest report kiln.json --figure kiln.svg
     """
     results = [load_result(ranking) for ranking in rankings]
-    if output is None and figure is None:
+    if output is None:
         output = opt.check_writable("report.html")
     content = document(results, names=[Path(ranking).stem for ranking in rankings])
     decoder = video.reopen(results[0].video, common)
-    if figure is not None:
-        frames = figure_frames(results)
-        with common.bars() as bars:
-            _, images = read_images(decoder, frames, set(frames), bars)
-        _write(figure, draw(results, images, figure.suffix[1:].lower()), "figure")
-    if output is not None:
-        with common.bars() as bars:
-            urls = embed(decoder, results, progress=bars)
-        _write(output, page(content, urls).encode("utf-8", "replace"), f"report with {len(urls)} frames")
-
-
-def _write(file: Path, data: bytes, what: str) -> None:
-    write_atomic(file, data)
-    confirm(f"{what} in", f"{file} ({size_text(len(data))})")
+    with common.bars() as bars:
+        urls = embed(decoder, results, progress=bars)
+    write_atomic(output, page(content, urls).encode("utf-8", "replace"))
+    confirm(f"report with {len(urls)} frames in", f"{output} ({size_text(output.stat().st_size)})")

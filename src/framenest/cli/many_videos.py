@@ -28,8 +28,7 @@ from framenest.images import encode_image
 from framenest.method.prefix import Prefix
 from framenest.processes import ProcessLimits, cores, gpu_memory, memory_share
 from framenest.rank_request import RankRequest
-from framenest.report.figure import contact_sheet
-from framenest.report.page import moments_page
+from framenest.report.contact_sheet import contact_sheet
 from framenest.retrieval.search import UNSURE, IndexedVideo, Moment, Searcher, check_query
 from framenest.retrieval.vectors import connect, optimize
 from framenest.scorers import choose, runs_on_gpu
@@ -138,10 +137,11 @@ def run(
             ):
                 if outcomes:
                     bars.end(_label(outcomes[0].item.video))
-                for place, outcome in enumerate(outcomes):
-                    report.add(outcome, new_video=place == 0)
+                for outcome in outcomes:
+                    report.add(outcome)
                     _print_outcome(outcome, as_json)
-                bars(what, report.total, total, note=_speed(report))
+                failed = report.counts["failed"]
+                bars(what, report.total, total, note=f"{failed:,} failed" if failed else "")
                 if report.stopped:
                     break
     except KeyboardInterrupt:
@@ -174,21 +174,9 @@ def _print_outcome(outcome: ItemOutcome, as_json: bool, *, alone: bool = False) 
         say(f"{outcome.item.video}: {outcome.text}")
 
 
-def _speed(report: RunReport) -> str:
-    failed = f", {report.counts['failed']:,} failed" if report.counts["failed"] else ""
-    return f"{_video_time(report.hours_a_minute)} of video per minute{failed}"
-
-
-def _video_time(hours: float) -> str:
-    return f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
-
-
 def _print_summary(report: RunReport, what: str) -> None:
     done, already, failed = (report.counts[status] for status in ("done", "already", "failed"))
     parts = [f"{done:,} {what if done != 1 else what.removesuffix('s')} done"]
-    if done:
-        length, speed = _video_time(report.hours), _video_time(report.hours_a_minute)
-        parts[0] += f" ({length} of video, {speed} per minute)"
     if already:
         parts.append(f"{already:,} already done")
     if failed:
@@ -270,7 +258,7 @@ MAX_NAMED = 5  # of the videos that could not be searched
 MOMENT_PIXELS = 480  # of the longer side of a moment's picture, at most
 
 
-@command(usual="count as_json sheet folder report jobs failures engine name subtitles cache_location quiet")
+@command(usual="count as_json sheet folder jobs failures engine name subtitles cache_location quiet")
 def search(
     *,
     query: str = argument(),
@@ -281,7 +269,6 @@ def search(
     folder: opt.OutputFolder | None = option(
         "Also write each moment as a short MP4 into this folder.", "--to"
     ),
-    report: opt.OutputFile | None = option("Also write a page with their pictures, times and reasons."),
     many: ManyVideos,
     library: str | None = LIBRARY,
     scorer: opt.ScorerChoice,
@@ -297,7 +284,7 @@ def search(
     \b
     framenest search "a dog catches a frisbee" holidays/
     framenest search "a dog catches a frisbee" holidays/ \\
-      --to clips/ --report dogs.html
+      --to clips/ --sheet dogs.png
     framenest search "who paid for the ships?" -n 3 --json
     """
     check_query(query)
@@ -326,8 +313,8 @@ def search(
             file = f"{rank:02d}_{slug(Path(one.video).stem, 'video')}_t{one.start:09.2f}s.mp4"
             one.clip(folder / file, store=common.cache)
         confirm(f"{len(moments)} clips in", str(folder))
-    if moments and (sheet or report):
-        _draw_moments(query, moments, sheet, report, common)
+    if moments and sheet is not None:
+        _draw_sheet(query, moments, sheet, common)
     return int(bool(failed))
 
 
@@ -350,19 +337,12 @@ def _print_moments(moments: Sequence[Moment], skipped: Mapping[str, str], as_jso
     print_table(rows)
 
 
-def _draw_moments(
-    query: str, moments: Sequence[Moment], sheet: Path | None, report: Path | None, common: opt.Common
-) -> None:
-    """Write the pictures of moments as a contact sheet and as a page."""
+def _draw_sheet(query: str, moments: Sequence[Moment], sheet: Path, common: opt.Common) -> None:
+    """Write the best frames of moments as a contact sheet."""
     pictures = [one.images(max_side=MOMENT_PIXELS, store=common.cache)[0] for one in moments]
-    if sheet is not None:
-        ranks, frames = np.arange(1, len(moments) + 1), np.array([one.frame for one in moments])
-        tiles = Prefix(moments[0].info, len(ranks), frames, np.array([one.time for one in moments]), ranks)
-        names = [Path(one.video).name for one in moments]
-        drawn = contact_sheet(tiles, [np.asarray(one) for one in pictures], title=query, labels=names)
-        write_atomic(sheet, encode_image(drawn, sheet.suffix[1:].lower()))
-        confirm("contact sheet in", str(sheet))
-    if report is not None:
-        page = moments_page(query, [moment.to_json() for moment in moments], pictures)
-        write_atomic(report, page.encode("utf-8", "replace"))
-        confirm("page in", str(report))
+    ranks, frames = np.arange(1, len(moments) + 1), np.array([one.frame for one in moments])
+    tiles = Prefix(moments[0].info, len(ranks), frames, np.array([one.time for one in moments]), ranks)
+    names = [Path(one.video).name for one in moments]
+    drawn = contact_sheet(tiles, [np.asarray(one) for one in pictures], title=query, labels=names)
+    write_atomic(sheet, encode_image(drawn, sheet.suffix[1:].lower()))
+    confirm("contact sheet in", str(sheet))

@@ -297,12 +297,6 @@ def _image(file: str) -> Path:
     return check_writable(file)
 
 
-def _plot(file: str) -> Path:
-    if Path(file).suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise StoreError(f"{file}: a plot is a .png, .svg or .pdf file")
-    return check_writable(file)
-
-
 Count = Annotated[int, click.IntRange(1)]
 InputFile = Annotated[str, Parsed("FILE", str)]
 Folder = Annotated[str, Parsed("DIR", str)]
@@ -315,7 +309,6 @@ Size = Annotated[int, Parsed("SIZE", bytes_of)]
 OutputFile = Annotated[Path, Parsed("FILE", check_writable)]
 OutputFolder = Annotated[Path, Parsed("DIR", check_writable_folder)]
 ImageFile = Annotated[Path, Parsed("FILE", _image)]
-PlotFile = Annotated[Path, Parsed("FILE", _plot)]
 
 
 CHOICES = option(
@@ -375,11 +368,10 @@ class RankedVideo:
     """How to reopen the video of a ranking."""
 
     video: InputFile | None = option("The video, if it has moved.")
-    allow_playlists: bool = config_option(VideoConfig, "allow_playlists")
 
     def reopen(self, info: VideoInfo, common: Common) -> Decoder:
         """Open the video; raise if it has changed."""
-        return reopen(info, self.video, allow_playlists=self.allow_playlists, store=common.cache)
+        return reopen(info, self.video, store=common.cache)
 
 
 @dataclass(frozen=True, kw_only=True)

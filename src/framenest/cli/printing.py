@@ -168,8 +168,6 @@ def print_reply(reply: Reply) -> None:
         print_table(facts)
         return
     facts.add_row("shown", " ".join(times))
-    if (pairing := reply.steps[-1].pairing) is not None:
-        facts.add_row("sent", pairing)
     facts.add_row("model", escape(reply.answer.model))
     print_table(facts)
     headings = ("K", "frames sent", "tokens in", "tokens out", "first word", "all", "retries", "said")
@@ -253,8 +251,7 @@ def _print_facts(ranking: Ranking, *, whole: bool) -> None:
         weighed = "" if "speech" in ranking.pool.cues else ", not weighed"
         facts.add_row("speech", escape(f"{len(transcript.lines):,} lines of {transcript.source}{weighed}"))
     if whole:
-        read = f"; text read on {stats.read} of them" if stats.read is not None else ""
-        facts.add_row("looked at", f"{stats.probes} probes + {stats.zoom} zoom frames{read}")
+        facts.add_row("looked at", f"{stats.probes} probes + {stats.zoom} zoom frames")
         facts.add_row("not seen", f"up to {stats.largest_gap_seconds:.2f} s between two probes")
         done = {"encode": stats.decoded, "match": stats.candidates}
         spent = ", ".join(

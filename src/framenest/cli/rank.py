@@ -28,7 +28,7 @@ from framenest.method.mec import check_horizon, rank_request
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.rank_request import LookFor, RankRequest
-from framenest.selectors import load_selector, selector_forms
+from framenest.selectors import load_selector, selector_names
 from framenest.selectors.selection import Selection
 from framenest.session import Session
 from framenest.video.opening import reopen
@@ -172,16 +172,16 @@ def _deliver(
     return max(prefixes, key=len)
 
 
-NAMES = ", ".join(selector_forms()) + ", or file:PATH for a list of AKS or WFS-SB"
-
-
 @command(usual="selectors budgets output as_json name quiet")
 def select(
     *,
     video: opt.InputFile = argument(),
     question: str = argument(),
     selectors: opt.SelectorNames = option(
-        f"One of {NAMES}; several, separated by commas, are compared.", "--selector", default="mec"
+        f"One of {', '.join(selector_names())}, or file:PATH for a list of AKS or WFS-SB; several, separated "
+        "by commas, are compared. mec and bolt take settings: mec:horizon=64, bolt:power=2.5.",
+        "--selector",
+        default="mec",
     ),
     budgets: opt.Budgets = option("Frame budgets, such as 8,16,32.", "--budget", "-k", required=True),
     output: opt.OutputFile | None = option("Write the selection as JSON; for one selector.", "-o"),

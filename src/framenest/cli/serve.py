@@ -20,7 +20,6 @@ from framenest.cli.options import argument, command, option
 from framenest.cli.printing import err
 from framenest.config import PRESETS
 from framenest.errors import ConfigError, needs_extra
-from framenest.lmm import FOR_SERVERS
 from framenest.server.server_settings import ServerSettings
 from framenest.text import is_url
 from framenest.transcript import NONE
@@ -38,7 +37,7 @@ class Access:
         multiple=True,
         metavar="HOST",
     )
-    decoder: str = option("pyav, pyav:cuda to decode on an NVIDIA GPU, or a plug-in.", default="pyav")
+    decoder: str = option("pyav, or a plug-in.", default="pyav")
 
 
 @dataclass(frozen=True)
@@ -68,11 +67,6 @@ class UpstreamServer:
         "Frames that a model is shown for a question at /v1. 8,16,32 is a ladder: ask with the fewest, and "
         "with more if the model cannot tell.",
         default="32",
-    )
-    style: str = option(
-        "How they are shown there: auto and openai send images with their times, vllm-video a video.",
-        type=click.Choice(["auto", *FOR_SERVERS]),
-        default=ServerSettings.style,
     )
 
 
@@ -123,7 +117,7 @@ def serve(
     if transcript.with_transcript and scorer.config.subtitles == NONE:
         opt.refuse("there is no transcript with --subtitles none", "with_transcript")
     if models.upstream is None:
-        opt.refuse("nothing is sent to a model without --upstream", "answer_model", "budget", "style")
+        opt.refuse("nothing is sent to a model without --upstream", "answer_model", "budget")
     elif not is_url(models.upstream):
         raise ConfigError(f"--upstream {models.upstream!r} is not an http(s) URL")
     with needs_extra("server"):

@@ -238,7 +238,6 @@ class RunReport:
     failures: Path
     counts: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
-    hours: float = 0.0  # hours of video that this run processed itself
     failed: dict[str, str] = field(default_factory=dict)  # why each video failed, by video
     stopped: str = ""  # why the run must stop; empty while it may continue
     _store_failures: int = 0
@@ -250,11 +249,9 @@ class RunReport:
         except OSError as error:
             raise StoreError(f"{self.failures}: cannot be written ({error.strerror})") from error
 
-    def add(self, outcome: ItemOutcome, new_video: bool = True) -> None:
-        """Count an outcome. new_video: whether its video's hours are not counted yet."""
+    def add(self, outcome: ItemOutcome) -> None:
+        """Count an outcome."""
         self.counts[outcome.status] += 1
-        if outcome.status == "done" and new_video:
-            self.hours += outcome.duration / 3600
         if outcome.status == "failed":
             self.errors[outcome.error] += 1
             item = outcome.item
@@ -280,8 +277,3 @@ class RunReport:
     def seconds(self) -> float:
         """Since the run began."""
         return time.monotonic() - self._began
-
-    @property
-    def hours_a_minute(self) -> float:
-        """Hours of video processed per minute."""
-        return self.hours / max(self.seconds / 60, 1e-9)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from framenest.errors import ConfigError, StoreError
 from framenest.frames import VideoInfo
-from framenest.records import parse_json, read_rows
+from framenest.records import read_rows
 from framenest.text import seconds_of
 from framenest.video.decoder import Decoder, Picture, PictureDecoder, Sizes
 from framenest.video.source import is_remote
@@ -82,15 +82,12 @@ class GroundedQuestion:
         video: A path or a URL.
         question: What is asked.
         intervals: (start, end) in seconds from the first frame.
-        moments: Frame numbers, for benchmarks without intervals; each counts as the second before and after
-            it, once the video's timeline is known.
         duration: Seconds, for a bare timeline; `video` is then only a name.
     """
 
     video: str
     question: str
     intervals: Intervals
-    moments: tuple[int, ...] = ()
     duration: float | None = None
 
     @property
@@ -108,15 +105,6 @@ class GroundedQuestion:
         key = f"{self.video}\n{self.question}" if self.duration is None else self.video
         return "report" if _hash(key) % 2 else "tune"
 
-    def intervals_in(self, video: Decoder) -> Intervals:
-        """All intervals, including those around `moments`, by the frame times of the open video."""
-        if any(moment >= video.info.num_frames for moment in self.moments):
-            raise ConfigError(
-                f"{self.video}: {self.question!r} refers to frame {max(self.moments)}, but this video has "
-                f"{video.info.num_frames} frames; is it the file that was annotated?"
-            )
-        return self.intervals + tuple(_around(video.seconds[moment]) for moment in sorted(self.moments))
-
 
 def load_questions(
     path: str | Path, *, kind: str | None = None, videos: str | Path | None = None, part: Part = "all"
@@ -131,15 +119,15 @@ def load_questions(
         part: "tune" or "report" for a fixed half of the questions, chosen by the names in the file.
 
     Returns:
-        The questions that have intervals or moments, with the paths of their videos.
+        The questions that have intervals, with the paths of their videos.
 
     Raises:
         StoreError: The file cannot be read.
         ConfigError: It is not a question set of this kind.
 
-    >>> row = {"video_path": "kiln.mp4", "question": "What is fired?", "position": [175], "fps": 25}
-    >>> _ = Path("lvb_val.json").write_text(json.dumps([row]))
-    >>> load_questions("lvb_val.json", kind="longvideobench", videos="videos")[0].intervals
+    >>> row = {"vid": "kiln", "query": "What is fired?", "relevant_windows": [[6, 8]]}
+    >>> _ = Path("qvh.jsonl").write_text(json.dumps(row))
+    >>> load_questions("qvh.jsonl", kind="qvhighlights", videos="videos")[0].intervals
     ((6.0, 8.0),)
     """
     file, kind = Path(path), kind or "framenest"
@@ -175,39 +163,6 @@ def _question(video: str, question: str, intervals: Any) -> GroundedQuestion:
     return GroundedQuestion(str(video), str(question), pairs)
 
 
-def _around(moment: float) -> tuple[float, float]:
-    """The second before and the second after a moment."""
-    return max(0.0, float(moment) - 1), float(moment) + 1
-
-
-def _longvideobench(row: Row) -> list[GroundedQuestion]:
-    """`position` holds frame numbers. The frame rate is `fps` if the row has it, otherwise the video's."""
-    frames = tuple(int(frame) for frame in row["position"])
-    if not frames:
-        return []
-    if "fps" not in row:
-        return [GroundedQuestion(str(row["video_path"]), str(row["question"]), (), frames)]
-    around = tuple(_around(frame / float(row["fps"])) for frame in sorted(frames))
-    return [GroundedQuestion(str(row["video_path"]), str(row["question"]), around)]
-
-
-def _lvbench(row: Row) -> list[GroundedQuestion]:
-    """One row per video; each entry of `qa` has a `time_reference` "mm:ss-mm:ss"."""
-    video = row.get("video_path") or f"{row['key']}.mp4"
-    return [
-        _question(video, entry["question"], [entry["time_reference"].split("-")])
-        for entry in row.get("qa", [row])
-        if entry["time_reference"]
-    ]
-
-
-def _nextgqa(row: Row) -> list[GroundedQuestion]:
-    """`location` is [[start, end], …], as JSON in a CSV file."""
-    where = row["location"]
-    intervals = parse_json(where) if isinstance(where, str) else where
-    return [_question(f"{row['video_id']}.mp4", row["question"], intervals)]
-
-
 def _timeline(row: Row) -> list[GroundedQuestion]:
     """A bare timeline: {"video", "question", "intervals", "duration"}.
 
@@ -232,9 +187,6 @@ def _timeline(row: Row) -> list[GroundedQuestion]:
 
 QUESTION_READERS: dict[str, Callable[[Row], list[GroundedQuestion]]] = {
     "framenest": lambda row: [_question(row["video"], row["question"], row["intervals"])],
-    "longvideobench": _longvideobench,
-    "lvbench": _lvbench,
-    "nextgqa": _nextgqa,
     "qvhighlights": lambda row: [_question(f"{row['vid']}.mp4", row["query"], row["relevant_windows"])],
     # Molmo-2 Moments: `start` and `end` are seconds or "hh:mm:ss.mmm".
     "m2m": lambda row: [_question(f"{row['video_id']}.mp4", row["question"], [[row["start"], row["end"]]])],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -233,23 +233,22 @@ def collect(
             session.forget()  # making a timeline again is faster than keeping hundreds
         previous = question.video
         video = session.open(question.source)
-        entry = replace(question, intervals=question.intervals_in(video), moments=())
         for seed in range(seeds):
             if noisy is not None:
-                noisy.learn(entry.intervals, seed)
+                noisy.learn(question.intervals, seed)
             for name, selector in selectors.items():
                 began = time.perf_counter()
-                selection = selector.select(video, entry.question, budgets)
+                selection = selector.select(video, question.question, budgets)
                 spent = time.perf_counter() - began
                 encoder = scorer if needs_scorer(specs[name]) else None  # then its frames are decoded already
-                outcomes[name].append(_judge(selection, entry, video, session, encoder, spent))
+                outcomes[name].append(_judge(selection, question, video, session, encoder, spent))
     progress("questions", len(questions), len(questions))
     return outcomes
 
 
 def _judge(
     selection: Selection,
-    entry: GroundedQuestion,
+    question: GroundedQuestion,
     video: Decoder,
     session: Session,
     scorer: Scorer | None,
@@ -257,16 +256,18 @@ def _judge(
 ) -> RecallOutcome:
     """All measures of one selection; those of appearance are None for a timeline."""
     outcome = RecallOutcome(candidates=selection.stats.get("candidates", 0), seconds=spent)
-    if entry.duration is None:
+    if question.duration is None:
         chosen = np.unique(np.concatenate([p.frames for p in selection.prefixes.values()]))
         rows = session.features(video, scorer, THUMBNAIL).get(chosen, "selected frames")
         looks = cues.encode(rows.thumbnails).astype(np.float64)
     for budget, prefix in selection.prefixes.items():
         half = selection.prefixes.get(budget // 2)
-        nearest = most_similar(looks[np.isin(rows.frames, prefix.frames)]) if entry.duration is None else None
+        nearest = (
+            most_similar(looks[np.isin(rows.frames, prefix.frames)]) if question.duration is None else None
+        )
         outcome.by_budget[budget] = {
-            "hit": float(hit(prefix.seconds, entry.intervals)),
-            "covered": covered(prefix.seconds, entry.intervals),
+            "hit": float(hit(prefix.seconds, question.intervals)),
+            "covered": covered(prefix.seconds, question.intervals),
             "largest_gap": prefix.largest_gap,
             "redundancy": None if nearest is None else float(nearest.mean()),
             "near_duplicates": None if nearest is None else near_duplicates(nearest),
@@ -276,5 +277,5 @@ def _judge(
     *_, largest = selection.prefixes.values()
     if largest.ranks is not None:
         outcome.ranked = True
-        outcome.first_hit = first_hit(largest.seconds[np.argsort(largest.ranks)], entry.intervals)
+        outcome.first_hit = first_hit(largest.seconds[np.argsort(largest.ranks)], question.intervals)
     return outcome

@@ -19,6 +19,7 @@ from framenest.config import ScorerConfig
 from framenest.errors import FramenestError
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import RANKING_FORMAT, Ranking
+from framenest.models import CATALOGUE
 from framenest.protocols import Progress, Store
 from framenest.scorers import identity
 from framenest.selectors import FILE, load_selector, mec_config, needs_scorer
@@ -112,7 +113,8 @@ class SelectionCache:
 
     def _file(self, video: str, text: str, selector: str) -> Path:
         name, _, settings = selector.partition(":")
-        how: Any = mec_config(settings).to_json() if name == "mec" else selector
+        reads = CATALOGUE["ocr"].installed()  # what --ocr auto means here
+        how: Any = (mec_config(settings).to_json(), reads) if name == "mec" else selector
         scorer = self.scorer if needs_scorer(selector) else None
         # A transcript inside the video is part of its content; one in a file is not.
         files = transcript_files(video, self._scoring.subtitles or NONE) if scorer else []

@@ -1,35 +1,27 @@
-"""Ask a model: first what to look for, then the question with frames, and with more if it cannot tell."""
+"""Ask a model a question with frames, and with more if it cannot tell."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from framenest.errors import ModelError
-from framenest.frames import VideoInfo
 from framenest.images import ImageLimits
 from framenest.lmm.client import Answer, Answerer, OnText
 from framenest.lmm.messages import StyleName, check_style, messages
 from framenest.lmm.prompt import (
-    CHARACTERS,
     CITE,
     OTHERWISE,
     TOKENS,
     Pairing,
     cannot_tell,
     cited_places,
-    lettered,
     model_seconds,
 )
-from framenest.lmm.request import Request, Tokens
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.progress import ShowProgress
-from framenest.rank_request import Budget, LookFor
+from framenest.rank_request import Budget
 from framenest.selectors.selection import Selection
 from framenest.transcript import Transcript
 from framenest.video.opening import Video
@@ -44,14 +36,12 @@ class Step:
         answer: the model's answer and its cost.
         cannot_tell: whether the model said that the frames do not show the answer.
         estimated_tokens: the request's estimated size.
-        pairing: as in `Request`.
     """
 
     prefix: Prefix
     answer: Answer
     cannot_tell: bool
     estimated_tokens: int
-    pairing: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The step as `framenest ask --json` prints it."""
@@ -59,7 +49,6 @@ class Step:
             "budget": self.prefix.budget,
             "frames_sent": len(self.prefix),
             "estimated_tokens": self.estimated_tokens,
-            "pairing": self.pairing,
             **self.answer.usage.to_json(),
             "cannot_tell": self.cannot_tell,
             "answer": self.answer.text,
@@ -178,7 +167,7 @@ def ask(
         )
         answer = answerer.answer(request, on_text=on_text)
         stuck = not last and cannot_tell(answer.text)
-        steps.append(Step(prefix, answer, stuck, request.tokens.total, request.pairing))
+        steps.append(Step(prefix, answer, stuck, request.tokens.total))
         if on_step is not None:
             on_step(steps[-1])
         if not stuck:
@@ -186,58 +175,3 @@ def ask(
     seconds = steps[-1].prefix.seconds.tolist()
     times = model_seconds(pairing, seconds) if fuses else seconds  # the model reads one time per pair
     return Reply(question, steps, cited_places(steps[-1].answer.text, times))
-
-
-DESCRIPTIONS = 4
-MAX_DESCRIPTION = 200  # characters
-INSTRUCTION = (
-    "A question will be asked about a video that you cannot see yet. Write two to four short descriptions of "
-    "what single frames that help to answer it would show, each as a caption of a picture: things, people, "
-    "places and actions that can be seen, no questions, no guesses of the answer. One on each line."
-)
-_BULLET = re.compile(r"^\s*(?:[-*•–]+|\(?\d{1,2}[.):])\s*")
-
-
-def rewrite(answerer: Answerer, video: VideoInfo, question: str, options: Sequence[str] = ()) -> LookFor:
-    """Have a model turn a question into descriptions of what to look for: one short call, without images.
-
-    Args:
-        answerer: a `Client`, or anything with its `answer`.
-        video: the video that the question is about; no part of it is sent.
-        question: what will be asked.
-        options: the question's options.
-
-    Returns:
-        Up to four descriptions with the model's name, for `MEC.rank(look_for=…)`.
-
-    Raises:
-        ModelError: the model gave no answer, or no descriptions.
-
-    >>> rewrite(client, ranking.video, "What happens after firing?").texts
-    ('A kiln.',)
-    """
-    text = "\n".join([INSTRUCTION, "", f"Question: {question}", *lettered(options)])
-    request = Request(
-        style="openai",
-        prefix=Prefix(video, 0, np.zeros(0, np.int64), np.zeros(0), None),
-        messages=[{"role": "user", "content": [{"type": "text", "text": text}]}],
-        tokens=Tokens(0, 0, len(text) // CHARACTERS),
-    )
-    answer = answerer.answer(request)
-    texts = descriptions(answer.text)
-    if not texts:
-        raise ModelError(
-            f"{answer.model} wrote no descriptions; ask without rewriting, or say what to look for"
-        )
-    return LookFor(texts, written_by=answer.model)
-
-
-def descriptions(answer: str) -> tuple[str, ...]:
-    """The descriptions in a model's answer, without bullets, quotes, headings and duplicates; at most four.
-
-    >>> descriptions("Sure, here they are:\\n1. A glowing kiln.\\n2. “Cups on a shelf”\\n")
-    ('A glowing kiln.', 'Cups on a shelf')
-    """
-    lines = [_BULLET.sub("", line).strip(" \t*\"'“”‘’") for line in answer.splitlines()]
-    short = [line[:MAX_DESCRIPTION] for line in lines if line and not line.endswith(":")]
-    return tuple(dict.fromkeys(short))[:DESCRIPTIONS]

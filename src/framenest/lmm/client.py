@@ -473,8 +473,6 @@ class Client:
             return ModelError(
                 f"{problem}; send fewer frames or smaller images ({message[:_MESSAGE_CHARACTERS]})"
             )
-        if not count:
-            return ModelError(f"{self.base_url}: the question alone exceeds the context ({limit} tokens)")
         used = max((int(n) for n in re.findall(r"\d{2,}", message) if int(n) > limit), default=0)
         frame_tokens = max(tokens.frames + tokens.times, used - tokens.text)
         left = limit - tokens.text - (self.max_tokens or 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -278,15 +278,10 @@ def messages(
     parts: Parts = {"images": images, "markers": draft.markers if tell_times else []} | record.build(draft)
     size = limits.size(decoder.info.width, decoder.info.height)
     counted = "\n".join([text, *filter(None, beside)])
-    tokens = {
-        one: estimate(style, seconds, size, counted, pairing=one, frame_pixels=limits.frame_pixels)
-        for one in prompt.PAIRINGS
-    }
     return Request(
         style=style,
         prefix=prefix,
-        tokens=tokens[pairing],
-        pairing=_pairing_cost(pairing, seconds, tokens) if record.fuses and pairing != "images" else None,
+        tokens=estimate(style, seconds, size, counted, pairing=pairing, frame_pixels=limits.frame_pixels),
         quality=limits.quality,
         **parts,
     )
@@ -299,7 +294,6 @@ def estimate(
     text: str,
     *,
     pairing: Pairing = "auto",
-    per_frame: int | None = None,
     frame_pixels: int | None = None,
 ) -> Tokens:
     """Estimate the tokens of a request.
@@ -310,7 +304,6 @@ def estimate(
         size: (width, height) of an image as it is sent.
         text: the prompt.
         pairing: as for `messages`.
-        per_frame: tokens of one frame, if the server differs from the published rules.
         frame_pixels: as in `ImageLimits`.
 
     >>> estimate("internvl", [1.0, 2.0], (640, 360), "What is it?").frames
@@ -323,26 +316,7 @@ def estimate(
     if record.fuses and pairing != "images":
         groups = math.ceil(sent / PAIR)
         limits = QWEN_VIDEO if frame_pixels is None else (QWEN_VIDEO[0], frame_pixels * sent)
-        cost = image_cells(*size, limits=limits, count=sent) if per_frame is None else per_frame
+        cost = image_cells(*size, limits=limits, count=sent)
         return Tokens(groups * cost, digits * groups // count + 5 * groups, words)
-    cost = record.frame_tokens(*size) if per_frame is None else per_frame
     images = sent if record.sends == "video" else count
-    return Tokens(images * cost, digits + record.time_tokens * count, words)
-
-
-def _pairing_cost(pairing: Pairing, seconds: Sequence[float], tokens: Mapping[Pairing, Tokens]) -> str:
-    """Which frames of a video are fused, and what other pairings would cost.
-
-    >>> _pairing_cost("pairs", [10.0, 90.0, 92.0], {"auto": Tokens(900, 9, 9), "pairs": Tokens(600, 9, 9)})
-    'pairing pairs: 1 pair, 1 frame alone: about 618 tokens (auto 918)'
-    """
-    groups = prompt.fused(pairing, seconds)
-    pairs = sum(first != second for first, second in groups)
-    alone = len(groups) - pairs
-    near = f" within {prompt.NEAR:g} s" if pairing == "auto" else ""
-    others = [f"{name} {cost.total:,}" for name, cost in tokens.items() if name not in (pairing, "images")]
-    return (
-        f"pairing {pairing}: {pairs} {'pair' if pairs == 1 else 'pairs'}{near}, "
-        f"{alone} {'frame' if alone == 1 else 'frames'} alone: "
-        f"about {tokens[pairing].total:,} tokens ({', '.join(others)})"
-    )
+    return Tokens(images * record.frame_tokens(*size), digits + record.time_tokens * count, words)

@@ -52,7 +52,6 @@ class Request:
         extra_body: fields beside the messages, for a server.
         images: for a processor; empty for a server.
         processor: the processor's other arguments about the images.
-        pairing: which frames the model fuses and what that costs, in words; None if it fuses none.
         quality: JPEG quality, 1 to 100.
 
     Example::
@@ -71,7 +70,6 @@ class Request:
     extra_body: dict[str, Any] = field(default_factory=dict)
     images: list[Image.Image] = field(default_factory=list)
     processor: dict[str, Any] = field(default_factory=dict)
-    pairing: str | None = None
     quality: int = 90
 
     def __repr__(self) -> str:
@@ -121,7 +119,6 @@ class Request:
             "video": self.prefix.video.to_json(),
             **self.prefix.to_json(),
             "markers": self.markers,
-            "pairing": self.pairing,
             "tokens": [self.tokens.frames, self.tokens.times, self.tokens.text],
             "messages": self.messages,
             "processor": self.processor,
@@ -145,7 +142,6 @@ class Request:
             processor=file.processor,
             markers=file.markers,
             tokens=Tokens(*file.tokens),
-            pairing=file.pairing,
         )
 
     def then(self, reply: str, question: str) -> Request:
@@ -162,7 +158,6 @@ class RequestFile(msgspec.Struct):
     video: VideoInfo
     markers: list[str]
     tokens: tuple[Whole, Whole, Whole]
-    pairing: str | None
     messages: list[Message]
     processor: dict[str, Any]
     pictures: Annotated[list[str], Meta(min_length=1)]

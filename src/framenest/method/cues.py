@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -24,10 +23,6 @@ ONE_COLOUR = 8
 """Range of each channel (of 255) up to which a thumbnail shows nothing; compression leaves some noise."""
 MATRIX_CANDIDATES = 4096
 """Up to this many candidates, all similarities are computed at once: 128 MiB."""
-SKETCH_PIXELS = 16
-"""Neighbouring pixels that a sketch joins."""
-FEW_LOOK_ALIKES = 128
-"""Up to this many look-alikes of a frame, it is faster to compute only their similarities."""
 
 
 def gray(thumbnails: Pixels) -> NDArray[np.float64]:
@@ -96,53 +91,6 @@ def similarity_rows(appearance: NDArray[np.float32]) -> Callable[[int], NDArray[
         pairs = vectors @ vectors.T
         return lambda row: pairs[row]
     return lambda row: vectors @ vectors[row]
-
-
-def look_alike_rows(appearance: NDArray[np.float32], least: float) -> Callable[[int], NDArray[np.float64]]:
-    """Like `similarity_rows`, but a similarity of at most `least` may be 0 instead.
-
-    Most frames of a long video look nothing alike, and a sketch of each frame is enough to see that. Only the
-    other similarities are computed, or all if many frames look alike. Both give the same bits (GRID).
-
-    >>> look_alike_rows(np.eye(3, dtype=np.float32)[[0, 1, 0]], 0.5)(0).tolist()
-    [1.0, 0.0, 1.0]
-    """
-    sketch = _sketch(appearance)
-    at_most = least - _float32_error(appearance.shape[1])
-    rows = cache(lambda: similarity_rows(appearance))
-
-    def row_of(row: int) -> NDArray[np.float64]:
-        others = np.flatnonzero(sketch @ sketch[row] > at_most)
-        if len(others) > FEW_LOOK_ALIKES:
-            return rows()(row)
-        similarity = np.zeros(len(sketch))
-        similarity[others] = appearance[others].astype(np.float64) @ appearance[row].astype(np.float64)
-        return similarity
-
-    return row_of
-
-
-def _sketch(appearance: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(n, m) vectors, m much smaller than d, whose products are never below the similarities.
-
-    With f = p + q, p the means of groups of pixels and q the rest: f·f' = p·p' + q·q' ≤ p·p' + ‖q‖‖q'‖, the
-    product of (p, ‖q‖) and (p', ‖q'‖). ‖q‖ is rounded up, their product is not: see `_float32_error`.
-    """
-    count, size = appearance.shape
-    whole = size - size % SKETCH_PIXELS
-    means = appearance[:, :whole].reshape(count, -1, SKETCH_PIXELS).sum(axis=2) * np.float32(
-        SKETCH_PIXELS**-0.5
-    )
-    joined = np.concatenate([means, appearance[:, whole:]], axis=1)
-    left = np.einsum("ij,ij->i", appearance, appearance) - np.einsum("ij,ij->i", joined, joined)
-    rest = np.sqrt(np.maximum(left, 0.0) + np.float32(_float32_error(size)))
-    sketch: NDArray[np.float32] = np.concatenate([joined, rest[:, None]], axis=1)
-    return sketch
-
-
-def _float32_error(size: int) -> float:
-    """A bound on the float32 error in a product of unit vectors of this size, and of their sketches."""
-    return float(np.finfo(np.float32).eps) * (size + 2 * SKETCH_PIXELS)
 
 
 THUMBNAILS_AT_ONCE = 32

@@ -29,7 +29,7 @@ def noisy_or(matches: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
 
 
 def evidence(cues: Cues, config: DiscoveryConfig) -> NDArray[np.float32]:
-    """Eq. evidence: E_n = λr·ρ_n + λΔ·Δ_n + λo·O_n; + λt·τ_n with OCR, + λs·ς_n with a transcript. (n,)."""
+    """Eq. evidence: E_n = λr·ρ_n + λΔ·Δ_n + λo·O_n; + λs·ς_n with a transcript. (n,)."""
     total = sum(getattr(config, f"{name}_weight") * cue.astype(np.float64) for name, cue in cues.items())
     return np.asarray(total, dtype=np.float32)
 

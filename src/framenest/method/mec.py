@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from framenest.cache.directory import keep
-from framenest.config import DEFAULT_PRESET, DiscoveryConfig, MECConfig, ScorerConfig, Settings, must_be
+from framenest.config import DEFAULT_PRESET, DiscoveryConfig, MECConfig, ScorerConfig, must_be
 from framenest.errors import BudgetError, ConfigError, VideoError
 from framenest.method import discovery
 from framenest.method.cues import blank, change, encode, observability
@@ -25,6 +25,7 @@ from framenest.protocols import Scorer, Store
 from framenest.rank_request import Budget, LookFor, RankRequest
 from framenest.scorers.feature_store import Features, finish_writes
 from framenest.scorers.ocr import ScreenText
+from framenest.scorers.question_text import asks_for_text
 from framenest.scorers.speech import SpokenText
 from framenest.scorers.video_features import NO_FRAMES, VideoFeatures, on_the_way
 from framenest.session import Session
@@ -67,13 +68,12 @@ class MEC:
         keep_features: bool | None = None,
         scoring: ScorerConfig | None = None,
         session: Session | None = None,
-        **settings: Unpack[Settings],
+        **settings: Any,
     ) -> None:
         must_be("config", config, MECConfig | None, "a MECConfig (preset= takes a name)")
         must_be("session", session, Session | None, "a Session")
-        of_method: dict[str, Any] = {**settings}
         of_scorer = [field.name for field in fields(ScorerConfig)]
-        running = {name: of_method.pop(name) for name in of_scorer if name in of_method}
+        running = {name: settings.pop(name) for name in of_scorer if name in settings}
         if running:
             scoring = replace(scoring or ScorerConfig(), **running)
         own = not isinstance(scorer, str) or scorer != "auto" or progress is not True
@@ -86,7 +86,7 @@ class MEC:
         if preset is not None and config is not None:
             raise ConfigError("a preset is a config; give one or the other")
         self.config = (config or MECConfig.preset(preset or "paper")).with_settings(
-            of_method, also=["preset", *of_scorer]
+            settings, also=["preset", *of_scorer]
         )
         self.session = session or Session(
             scorer, store=store, progress=progress, keep_features=keep_features, scoring=scoring
@@ -132,7 +132,8 @@ class MEC:
             index, probes = self._index(features, zooms=True)
 
             # Section 3.3: the evidence of the probes, and zoom frames around the best of them.
-            scoring = _Scoring(session, features, index, probes, texts)
+            reader = self._reader(question)
+            scoring = _Scoring(session, features, index, probes, texts, reader)
             scored = scoring.probes()
             evidence = discovery.evidence(scored.cues, settings)
             active = discovery.activate(evidence, settings.segment_length, settings.activation)
@@ -152,7 +153,7 @@ class MEC:
                 video=decoder.info,
                 question=question,
                 options=tuple(options),
-                scorer=session.scoring_name(question, scoring.transcript if scoring.speech else None),
+                scorer=session.scoring_name(question, scoring.transcript if scoring.speech else None, reader),
                 config=config,
                 num_frames=index.num_frames,
                 frames=scored.frames,
@@ -181,7 +182,6 @@ class MEC:
             decoded=features.decoded - decoded,
             seconds=session.timing.since(began),
             match=max(filter(None, strengths), key=lambda one: one.order, default=None),
-            read=None if scoring.screen is None else scoring.screen.read,
         )
         return Ranking(pool, ordered.order, ordered.terms, stats)
 
@@ -210,7 +210,13 @@ class MEC:
         first, last = window(decoder.seconds, self.config.index)
         span = float(decoder.seconds[first]), float(decoder.seconds[last])
         transcript, speech = self.session.heard(decoder, *span)
-        return self.session.scoring_name(question, transcript if speech is not None else None)
+        said = transcript if speech is not None else None
+        return self.session.scoring_name(question, said, self._reader(question))
+
+    def _reader(self, question: str | None) -> Scorer | None:
+        """The scorer that reads text on screen, if it counts for a question."""
+        wanted = question is not None and self.config.discovery.written and asks_for_text(question)
+        return self.session.reader if wanted else None
 
     def _index(self, features: VideoFeatures, *, zooms: bool) -> tuple[SparseIndex, Features]:
         """Section 3.2: the index of a video, and the features of its probes.
@@ -309,6 +315,7 @@ class _Scoring:
         index: SparseIndex,
         probes: Features,
         texts: Sequence[str | None],
+        reader: Scorer | None,
     ) -> None:
         self._session, self._features, self._index = session, features, index
         self._probes, self._texts, self._question = probes, texts, texts[0]
@@ -317,10 +324,10 @@ class _Scoring:
         self.screen: ScreenText | None = None
         self.spoken = NO_FRAMES
         """The frames of the passage that answers the question; none if no passage does."""
-        self._cues: dict[str, ScreenText | SpokenText] = {}
-        if self._question is not None and session.ocr is not None:
-            screens = session.features(decoder, session.ocr, index.config.thumbnail)
-            self._cues["text"] = self.screen = ScreenText(screens, self._question, session.scoring.ocr)
+        self._cues: dict[str, SpokenText] = {}
+        if self._question is not None and reader is not None:
+            screens = session.features(decoder, reader, index.config.thumbnail)
+            self.screen = ScreenText(screens, self._question, session.encoder, session.store)
         if self._question is not None and self.speech is not None:
             self._cues["speech"] = SpokenText(self.speech, self._question, decoder.seconds)
             first, last = index.window
@@ -349,11 +356,16 @@ class _Scoring:
     ) -> _Scored:
         video, frames = self._features, features.frames
         matches = [video.relevance(features, text, self._probes) for text in self._texts]
+        by_text = [video.labels(features, text, self._probes) for text in self._texts]
+        best = np.argmax(matches, axis=0)  # a reason is that of the text that matches best
+        labels = [by_text[which][row] for row, which in enumerate(best)] if all(by_text) else []
+        if self.screen is not None:
+            matches[0], labels = self.screen.join(frames, matches[0], labels)
         cues = {"relevance": noisy_or(matches), "change": changed, "observability": observable}
         cues |= {name: cue.cue(frames) for name, cue in self._cues.items()}
-        by_text = {text: match for text, match in zip(self._texts, matches, strict=True) if text is not None}
-        labels = np.array(video.labels(features, self._question and " ".join(by_text)), dtype=object)
-        return _Scored(frames, cues, by_text, appearance, blank(features.thumbnails), labels)
+        of_texts = {text: match for text, match in zip(self._texts, matches, strict=True) if text}
+        looks_blank = blank(features.thumbnails)
+        return _Scored(frames, cues, of_texts, appearance, looks_blank, np.array(labels, dtype=object))
 
     def reranked(self, scored: _Scored) -> _Scored:
         """The same, with the relevance of a second pass over the best; unchanged without a reranker."""
@@ -379,19 +391,6 @@ def rank_request(request: RankRequest, session: Session, opened: Decoder | None 
     )
 
 
-class MECArguments(Settings, total=False):
-    """The keyword arguments of `MEC`."""
-
-    config: MECConfig | None
-    scorer: str | Scorer | None
-    preset: str | None
-    store: Store | str | os.PathLike[str] | None
-    progress: ShowProgress
-    keep_features: bool | None
-    scoring: ScorerConfig | None
-    session: Session | None
-
-
 def rank(
     video: Video,
     question: str | None,
@@ -400,7 +399,7 @@ def rank(
     options: Sequence[str] = (),
     look_for: LookFor | Sequence[str] = (),
     fps: float | None = None,
-    **settings: Unpack[MECArguments],
+    **settings: Any,
 ) -> Prefix:
     """Choose the k frames of a video that answer a question, in one call.
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import RankingConfig
-from framenest.method.cues import look_alike_rows, similarity_rows
+from framenest.method.cues import similarity_rows
 from framenest.method.ranking import CandidatePool
 
 Floats = NDArray[np.float64]
@@ -317,7 +317,7 @@ def residual(
     horizon = min(config.horizon, size)
     floor = np.maximum(relevance.astype(np.float64), LEAST_RELEVANCE)
     worth = evidence.astype(np.float64) + config.evidence_floor
-    similarities = look_alike_rows(appearance, config.same_look_from)
+    similarities = similarity_rows(appearance)
     longest = max(config.event_longest, config.scene_longest)
     first = np.searchsorted(seconds, seconds - longest, side="left").tolist()
     end = np.searchsorted(seconds, seconds + longest, side="right").tolist()

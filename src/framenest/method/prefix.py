@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from framenest.config import must_be
-from framenest.errors import BudgetError, ConfigError, FramenestError, IndexMismatch, VideoError
+from framenest.errors import BudgetError, ConfigError, FramenestError, VideoError
 from framenest.frames import FrameBatch, ImageSpec, Pixels, VideoInfo, check_length
 from framenest.images import STRIP_HEIGHT, ImageLimits, strip_html
 from framenest.progress import ShowProgress, shown
@@ -20,7 +20,7 @@ from framenest.protocols import MatchStrength, Progress, Store
 from framenest.records import Amount, Count, Whole, convert
 from framenest.text import clock
 from framenest.video.decoder import Decoder
-from framenest.video.opening import Video, must_be_the_same, reopen
+from framenest.video.opening import Video, reopen
 
 STRIP_FRAMES = 32
 """Frames of a prefix that a notebook shows."""
@@ -73,43 +73,14 @@ class Prefix:
         ranks = [None] * len(self) if self.ranks is None else self.ranks.tolist()
         return map(PrefixFrame, ranks, self.seconds.tolist(), self.frames.tolist())
 
-    def __call__(self, metadata: Mapping[str, Any], **_: object) -> NDArray[np.int64]:
-        """The frame numbers, so that a prefix can be transformers' `sample_indices_fn`.
-
-        Args:
-            metadata: the `VideoMetadata` of the video that transformers has opened.
-
-        Raises:
-            IndexMismatch: it is not the video that was ranked, or the backend would not reach every frame.
-            BudgetError: there is no frame.
-
-        Example::
-
-            from transformers.video_utils import load_video
-
-            frames, metadata = load_video("kiln.mp4", sample_indices_fn=ranking.prefix(16))
-        """
-        self.must_hold_frames()
-        count, backend, last = int(metadata["total_num_frames"]), metadata["video_backend"], self.frames[-1]
-        must_be_the_same(self.video, count, metadata["fps"])
-        if count <= last and backend != "pyav":  # which reads on, whatever the header says
-            raise IndexMismatch(
-                f"{self.video.path}: {backend} counts {count} frames and would not reach frame {last}; "
-                'use backend="pyav", or Prefix.images'
-            )
-        return self.frames.copy()
-
     def __repr__(self) -> str:
         return f"Prefix({self.video.path!r}, budget={self.budget}, frames={self.frames.tolist()})"
 
     def _repr_html_(self) -> str:
         return self.strip([f"{len(self)} frames of {self.video.path} ({clock(self.video.duration)})"])
 
-    def strip(self, lines: Sequence[str], curve: Sequence[tuple[float, float]] = ()) -> str:
-        """Lines of text, where the frames lie in the video, and the best of them, as HTML for notebooks.
-
-        curve: (seconds, value from 0 to 1) points to draw on the timeline.
-        """
+    def strip(self, lines: Sequence[str]) -> str:
+        """Lines of text and the best frames, as HTML for notebooks."""
         labels = [
             ("" if rank is None else f"#{rank} · ") + f"{clock(second)} · frame {frame}"
             for rank, second, frame in self
@@ -121,9 +92,8 @@ class Prefix:
             images = self.part(places).images(ImageSpec.short_side(STRIP_HEIGHT), progress=False)
         except FramenestError as error:
             images, notes = [], [f"No images: {error}", *notes]
-        marks = list(zip(self.seconds.tolist(), labels, strict=True))
         pictures = [(image, labels[place]) for image, place in zip(images, places, strict=False)]
-        return strip_html(lines, self.video.duration, marks, curve, pictures, notes)
+        return strip_html(lines, pictures, notes)
 
     def images(
         self,

@@ -43,7 +43,6 @@ class Stats:
         decoded: frames decoded for this ranking; frames seen before cost nothing.
         seconds: wall time by stage.
         match: how surely anything in the video matches the question; None if the scorer cannot tell.
-        read: frames whose text on screen was read; None without OCR.
     """
 
     candidates: Whole
@@ -54,7 +53,6 @@ class Stats:
     decoded: Whole
     seconds: Mapping[str, Amount]
     match: MatchStrength | None = None
-    read: Whole | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value is not None}
@@ -78,7 +76,7 @@ class CandidatePool:
         frames: (n,) int64 ascending.
         seconds: (n,) float64.
         is_zoom: (n,) bool.
-        cues: (n,) float32 each: relevance, change, observability; text with OCR, speech with a transcript.
+        cues: (n,) float32 each: relevance, change, observability; speech with a transcript.
         evidence: (n,) float32, the weighted sum of the cues.
         active: numbers of the active segments.
         anchors: frame numbers that were zoomed in on.
@@ -86,7 +84,8 @@ class CandidatePool:
         matches: (n,) float32 each, the relevance of the question and of each description; empty without
             descriptions.
         transcript: the transcript, or what is wrong with it; None if there is none.
-        labels: n lines, what the scorer names in each frame ("coffee mug 0.81"); empty if it names nothing.
+        labels: n lines, why each frame matches ("coffee mug 0.81", 'reads "The end"'), "" if nothing speaks
+            for it; no lines if nothing gives reasons.
     """
 
     video: VideoInfo
@@ -176,7 +175,7 @@ class Ranking:
         return " ".join(line.text for line in lines)
 
     def labels(self, rank: int) -> str:
-        """What the scorer names in the frame of a rank, from 1; empty if it names nothing.
+        """Why the frame of a rank, from 1, matches; empty if nothing says so.
 
         >>> ranking.labels(1)
         ''
@@ -221,12 +220,11 @@ class Ranking:
     def _repr_html_(self) -> str:
         question = "no question" if self.question is None else f"“{self.question}”"
         prefix = self.prefix(min(8, len(self)))
-        highest = max(float(self.pool.evidence.max(initial=0)), 1e-9)
         lines = [
             f"{len(self)} ranks of {self.video.path} for {question}, {self.scorer}",
             f"The first {len(prefix)} ranks; ranking.prefix(k) serves any other budget.",
         ]
-        return prefix.strip(lines, list(zip(self.pool.seconds, self.pool.evidence / highest, strict=True)))
+        return prefix.strip(lines)
 
     def prefix(self, budget: int) -> Prefix:
         """The first `budget` ranks, in time order.
@@ -297,8 +295,8 @@ class Ranking:
         file = convert(data, RankingFile)
         video, pool = replace(file.video, from_file=True), file.pool
         video.check_frames(pool.frames, pool.seconds, "pool", "candidates")
-        config, count = MECConfig.from_json(file.config), len(pool.frames)
-        parts = len(segments(pool.is_zoom.count(False), config.discovery.segment_length))
+        count = len(pool.frames)
+        parts = len(segments(pool.is_zoom.count(False), file.config.discovery.segment_length))
         if max(pool.active, default=0) >= max(parts, 1):
             raise BadField(f"pool.active must be below {parts}, the segments of the probes")
         if max(pool.anchors, default=0) >= video.num_frames:
@@ -315,7 +313,7 @@ class Ranking:
                 question=file.question,
                 options=file.options,
                 scorer=file.scorer,
-                config=config,
+                config=file.config,
                 num_frames=pool.num_frames,
                 frames=np.array(pool.frames, dtype=np.int64),
                 seconds=np.array(pool.seconds, dtype=np.float64),
@@ -356,7 +354,7 @@ def _plain(array: NDArray[Any]) -> list[Any]:
     return values
 
 
-CueName = Literal["relevance", "change", "observability", "text", "speech"]
+CueName = Literal["relevance", "change", "observability", "speech"]
 
 
 class PoolFields(msgspec.Struct):
@@ -392,7 +390,7 @@ class RankingFile(msgspec.Struct):
     question: str | None
     options: tuple[str, ...]
     scorer: str
-    config: dict[str, dict[str, Any]]
+    config: MECConfig
     stats: Stats
     ranks: Annotated[list[dict[str, Any]], Meta(min_length=1)]
     pool: PoolFields

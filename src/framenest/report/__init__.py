@@ -1,1 +1,1 @@
-"""Reports, figures and contact sheets of rankings."""
+"""Reports and contact sheets of rankings."""

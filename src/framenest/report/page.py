@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from framenest.images import as_base64, data_url, encode_image
 from framenest.protocols import Progress
 from framenest.report.document import Result
 from framenest.selectors.selection import Selection
-from framenest.text import clock
 from framenest.video.decoder import Decoder
 
 SMALL_SIDE, LARGE_SIDE = 128, 360
@@ -140,24 +138,9 @@ def page(data: Mapping[str, Any], images: Mapping[str, Mapping[str, str]]) -> st
     return _filled("page.html", parts)
 
 
-def moments_page(query: str, moments: Sequence[Mapping[str, Any]], images: Sequence[Image.Image]) -> str:
-    """One self-contained page of a search's moments, without scripts.
-
-    moments: as `Moment.to_json` returns them. images: one for each.
-    """
-    tiles = ""
-    for moment, image in zip(moments, images, strict=True):
-        parts = {name: html.escape(str(value)) for name, value in moment.items()}
-        parts |= {name: clock(moment[name]) for name in ("start", "end", "time")}
-        parts |= {"name": html.escape(Path(moment["video"]).name), "score": f"{moment['score']:.2f}"}
-        parts["picture"] = data_url(encode_image(image, "webp", quality=80), "image/webp")
-        tiles += _filled("moment.html", parts)
-    return plain_page(query, f'<ol class="moments">{tiles}</ol>')
-
-
 def plain_page(title: str, body: str) -> str:
     """One self-contained page without scripts. body: HTML."""
-    style = _asset("base.css") + _asset("moments.css")
+    style = _asset("base.css") + ".framenest .sheet { overflow: auto; margin: 12px 0 28px; }"
     parts = {"title": html.escape(title), "style": style, "hash": _hash(style), "body": body}
     return _filled("plain.html", parts)
 

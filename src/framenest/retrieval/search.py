@@ -130,7 +130,6 @@ class Searcher:
 
     Args:
         session: its scorer must be `Searchable`.
-        config: settings of stage two; by default the preset `residual`.
         library: URI of a library of vectors; by default they are in the session's store.
 
     Raises:
@@ -139,9 +138,7 @@ class Searcher:
     `skipped` names the videos of the last search that could not be searched, and why.
     """
 
-    def __init__(
-        self, session: Session, *, config: MECConfig | None = None, library: str | None = None
-    ) -> None:
+    def __init__(self, session: Session, *, library: str | None = None) -> None:
         scorer = session.scorer
         if scorer is None or not isinstance(scorer, Searchable):
             raise ScorerError(
@@ -149,7 +146,7 @@ class Searcher:
                 "no question; choose from blip2, siglip2, onnx, clip, tags"
             )
         self.session = session
-        self.config = config or MECConfig.preset(DEFAULT_PRESET).with_settings(SETTINGS)
+        self.config = MECConfig.preset(DEFAULT_PRESET).with_settings(SETTINGS)
         self.skipped: dict[str, str] = {}
         self._scorer = scorer
         self.pictures = open_vectors(session.store, f"{scorer.name} {scorer.version}", library)

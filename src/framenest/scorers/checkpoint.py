@@ -65,14 +65,9 @@ class Preprocessing:
     @classmethod
     def load(cls, folder: Path) -> Preprocessing:
         """Read the image processor's config, which is saved next to the weights."""
-        path = find_file(
-            folder, "preprocessor_config.json", "processor_config.json", "visual/preprocess_cfg.json"
-        )
-        settings = read_json(path)
+        settings = read_json(find_file(folder, "preprocessor_config.json", "processor_config.json"))
         settings = settings.get("image_processor", settings)
         try:
-            if "interpolation" in settings:
-                settings = _from_open_clip(settings)
             resample = _RESAMPLING[settings["resample"]]
             size: Any = settings["size"]
             crop: Any = settings.get("crop_size")
@@ -88,22 +83,6 @@ class Preprocessing:
             return cls(spec, tuple(settings["image_mean"]), tuple(settings["image_std"]))
         except (KeyError, TypeError) as error:
             raise ScorerError(f"{folder}: this image preprocessing is not supported ({error!r})") from error
-
-
-def _from_open_clip(settings: dict[str, Any]) -> dict[str, Any]:
-    """Image settings with open_clip's names, as in Immich's exports, renamed to transformers'."""
-    size, mode = settings["size"], settings.get("resize_mode", "shortest")
-    height, width = (size, size) if isinstance(size, int) else size
-    if mode not in ("shortest", "squash"):
-        raise KeyError(mode)
-    return {
-        "resample": {name: number for number, name in _RESAMPLING.items()}[settings["interpolation"]],
-        "size": {"width": width, "height": height, "shortest_edge": min(width, height)},
-        "crop_size": {"width": width, "height": height},
-        "do_center_crop": mode == "shortest",
-        "image_mean": settings["mean"],
-        "image_std": settings["std"],
-    }
 
 
 @contextmanager

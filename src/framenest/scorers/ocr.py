@@ -1,28 +1,52 @@
-"""Text on screen, read by OCR."""
+"""Text on screen, read by OCR, and the cue of what is written."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import chain
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
-from framenest.frames import FrameBatch, ImageSpec
-from framenest.protocols import Encoded, Progress
+from framenest.errors import needs_extra
+from framenest.frames import FrameBatch, ImageSpec, Pixels
+from framenest.processes import cores
+from framenest.protocols import Encoded, Progress, Store
 from framenest.scorers.checkpoint import InBackground
-from framenest.scorers.feature_store import Features
-from framenest.scorers.question_text import items, matching
+from framenest.scorers.question_text import (
+    SentenceEncoder,
+    has_kind_of_text,
+    items,
+    matching,
+    text_vectors,
+)
+from framenest.scorers.speech import answering
 from framenest.scorers.video_features import VideoFeatures
 
 TEXT_BYTES = 1024
 """Bytes of text kept per frame."""
 OCR_PIXELS = 480
-LEAST_SURE = 0.7
-"""Lines below this OCR confidence are more often noise than text."""
+LOOK_PIXELS, READ_PIXELS = 384, 640  # long sides at which text is looked for, and at which its lines are
+LOOK_LEVEL = 0.3  # confidence in text from which a frame is read; at 0.5, small print is overlooked
+MAX_LINES = 64  # read of a frame, the highest; walls of names in closing credits take seconds
+BLOCK_PIXELS, SAME_LEVELS = 20, 2  # a picture has the text of the last one if no block differs so much
+LEAST_SURE, LEAST_LETTERS = 0.7, 3
+"""Lines below this OCR confidence, or with fewer letters and digits, are more often noise than text."""
+FUZZY_WEIGHT, KIND_WEIGHT = 0.4, 0.1
+"""What names, numbers and words of the question, and the kind of text it asks for, add to the similarity."""
+WRITTEN_WEIGHT = 0.8  # of what is written in the relevance; the rest is what is seen
+REASON_LETTERS = 80  # shown of a line
+
+
+Readings = dict[int, tuple[str, float]]
+"""By a hash of a line's picture: the line, and how sure OCR is of it."""
 
 
 class OcrScorer:
@@ -36,9 +60,11 @@ class OcrScorer:
     inputs: tuple[ImageSpec, ...] = (ImageSpec.short_side(OCR_PIXELS),)
 
     def __init__(self) -> None:
-        self.version = f"rapidocr {version('rapidocr')}, {OCR_PIXELS} px, {LEAST_SURE} sure"
-        self._reader = InBackground(_load)
-        self.timing = self._reader.timing
+        sides = f"{LOOK_PIXELS} and {READ_PIXELS} px"
+        self.version = f"2, rapidocr {version('rapidocr')}, {sides}, {LEAST_SURE} sure"
+        self._readers = InBackground(_load)
+        self.timing = self._readers.timing
+        self._last: tuple[NDArray[np.int16], Readings] = np.zeros(0, np.int16), {}
 
     @classmethod
     def load(
@@ -49,14 +75,20 @@ class OcrScorer:
 
     def encode(self, frames: FrameBatch) -> Encoded:
         """The text on each frame; see `framenest.Scorer`."""
-        reader = self._reader()
         texts = np.zeros((len(frames), TEXT_BYTES), dtype=np.uint8)
         for row, image in enumerate(frames.pixels[0]):
-            reading = reader(np.ascontiguousarray(image[:, :, ::-1]))
-            lines = zip(reading.txts or (), reading.scores or (), strict=True)
-            text = "\n".join(line for line, sure in lines if sure >= LEAST_SURE).encode()[:TEXT_BYTES]
+            text = self._text(image).encode()[:TEXT_BYTES]
             texts[row, : len(text)] = np.frombuffer(text, dtype=np.uint8)
         return {"text": texts}
+
+    def _text(self, image: Pixels) -> str:
+        """The lines on a frame. What has not changed since the frame before is not read again."""
+        blocks = np.asarray(Image.fromarray(image).reduce(BLOCK_PIXELS), dtype=np.int16)
+        last, readings = self._last
+        if last.shape != blocks.shape or np.abs(blocks - last).max() >= SAME_LEVELS:
+            readings = read_lines(*self._readers(), np.ascontiguousarray(image[:, :, ::-1]), readings)
+            self._last = blocks, readings
+        return "\n".join(line for line, sure in readings.values() if is_line(line, sure))
 
     def match(
         self, encoded: Encoded, question: str, *, reference: Encoded | None = None
@@ -65,12 +97,49 @@ class OcrScorer:
         return matching(items(question), texts(encoded), texts(encoded if reference is None else reference))
 
 
-def _load() -> Any:
-    import rapidocr
+def _load() -> tuple[Any, Any]:
+    """Two readers: one looks whether there is text, the other reads. Each loads its networks at first use."""
+    with needs_extra("tags", "rapidocr"):
+        import rapidocr
 
-    reader = rapidocr.RapidOCR(params={"Global.log_level": "critical"})
+    def reader(side: int, **more: Any) -> Any:
+        settings = {"Global.log_level": "critical", "Global.use_cls": False, "Det.limit_type": "max"}
+        threads = {"EngineConfig.onnxruntime.intra_op_num_threads": cores()}
+        return rapidocr.RapidOCR(params=settings | threads | {"Det.limit_side_len": side} | more)
+
+    readers = reader(LOOK_PIXELS, **{"Det.box_thresh": LOOK_LEVEL}), reader(READ_PIXELS)
     logging.getLogger("RapidOCR").setLevel(logging.CRITICAL)
-    return reader
+    return readers
+
+
+def read_lines(look: Any, reader: Any, image: Pixels, known: Readings) -> Readings:
+    """What is on an image (h, w, 3) BGR: at most MAX_LINES, the highest, from top to bottom.
+
+    known: readings of an earlier frame, of which pictures that are the same are not read again.
+    """
+    from rapidocr.main import RapidOCRError
+
+    if look(image, use_cls=False, use_rec=False).boxes is None:
+        return {}
+    try:
+        crops, boxes = reader.detect_and_crop(image, {})
+    except RapidOCRError:  # it sees none
+        return {}
+    corners = np.asarray(boxes.boxes, dtype=np.float64)
+    heights = np.linalg.norm(corners[:, 3] - corners[:, 0], axis=1)
+    highest = np.sort(np.argsort(-heights, kind="stable")[:MAX_LINES])
+    pictures = {hash((crops[place].shape, crops[place].tobytes())): crops[place] for place in highest}
+    new = [key for key in pictures if key not in known]
+    reading = reader.recognize_txt([pictures[key] for key in new]) if new else None
+    texts = zip(reading.txts, reading.scores, strict=True) if reading and reading.txts else ()
+    all_known = known | dict(zip(new, texts, strict=False))
+    return {key: all_known[key] for key in pictures if key in all_known}
+
+
+def is_line(text: str, sure: float) -> bool:
+    """Whether what OCR returned is a line of text and no noise; an ideograph counts as two letters."""
+    size = sum(2 if sign > "\u2e80" else 1 for sign in text if sign.isalnum())
+    return sure >= LEAST_SURE and size >= LEAST_LETTERS
 
 
 def texts(encoded: Encoded) -> list[str]:
@@ -79,43 +148,55 @@ def texts(encoded: Encoded) -> list[str]:
 
 
 class ScreenText:
-    """The cue of text on screen: how well it matches a question.
+    """What is written on screen, for one question.
 
-    OCR costs hundreds of milliseconds a frame, so only `budget` frames are read: the probes first, then zoom
-    frames, both in bit-reversed order, which spreads any number of them evenly over the video. Which frames
-    are read depends on nothing else, so rankings are reproducible. features: from the OCR scorer.
+    Every line, and the whole screen, is compared with the question as passages of a transcript are; names,
+    numbers and words that match add to it, and so does the kind of text that the question asks for.
+    features: from the OCR scorer.
     """
 
-    def __init__(self, features: VideoFeatures, question: str, budget: int) -> None:
-        self.read = 0
-        """Frames read so far."""
-        self._features, self._question, self._budget = features, question, budget
-        self._probes: Features | None = None
+    def __init__(
+        self, features: VideoFeatures, question: str, encoder: SentenceEncoder, store: Store
+    ) -> None:
+        self._features, self._question, self._encoder, self._store = features, question, encoder, store
+        self._probes: tuple[list[str], NDArray[np.float64]] | None = None
 
-    def cue(self, frames: NDArray[np.int64]) -> NDArray[np.float32]:
-        """(n,) cue in [0, 1], 0 for a frame beyond the budget; the first call must be for the probes."""
-        left = self._budget - self.read
-        chosen = self._features.get(np.sort(frames[spread(len(frames))[:left]]), "text")
-        self.read += len(chosen.frames)
-        if self._probes is None:
-            self._probes = chosen  # they say which words are on every frame
-        result = np.zeros(len(frames), dtype=np.float32)
-        if len(self._probes.frames):
-            result[np.isin(frames, chosen.frames)] = self._features.relevance(
-                chosen, self._question, self._probes
-            )
-        return result
+    def join(
+        self, frames: NDArray[np.int64], relevance: NDArray[np.float32], reasons: Sequence[str]
+    ) -> tuple[NDArray[np.float32], list[str]]:
+        """Relevance (n,) in which what is written decides, and reasons, the line read if it is one.
 
+        The first call must be for the probes, which the others are relative to; if they have no text, nothing
+        changes. reasons: of the relevance; none at all, or n.
+        """
+        read = self._features.get(frames, "text")
+        by_frame = dict(zip(read.frames.tolist(), texts(read.encoded), strict=True))
+        screens = [by_frame.get(number, "") for number in frames.tolist()]
+        everywhere = self._probes[0] if self._probes else [text.replace("\n", " ") for text in screens]
+        scored = self._scored([text for text in dict.fromkeys(screens) if text], everywhere)
+        raw = np.array([scored[text][0] for text in screens])
+        self._probes = self._probes or (everywhere, raw[raw > -np.inf])
+        reasons = list(reasons) or [""] * len(screens)
+        if not len(self._probes[1]):
+            return relevance, reasons
+        written = WRITTEN_WEIGHT * answering(raw, self._probes[1])
+        joined = written + np.float32(1 - WRITTEN_WEIGHT) * relevance
+        for row in np.flatnonzero(2 * written > joined):
+            line = shorten(scored[screens[row]][1], REASON_LETTERS, placeholder=" …")
+            reasons[row] = f'reads "{line}"'
+        return np.asarray(joined, dtype=np.float32), reasons
 
-def spread(count: int) -> NDArray[np.int64]:
-    """0 … count−1 in bit-reversed order, so that every prefix is spread evenly.
-
-    >>> spread(8).tolist()
-    [0, 4, 2, 6, 1, 5, 3, 7]
-    """
-    bits = max(1, (count - 1).bit_length())
-    numbers = np.arange(count, dtype=np.int64)
-    turned = np.zeros_like(numbers)
-    for bit in range(bits):
-        turned |= ((numbers >> bit) & 1) << (bits - 1 - bit)
-    return np.argsort(turned, kind="stable")
+    def _scored(self, screens: Sequence[str], everywhere: Sequence[str]) -> dict[str, tuple[float, str]]:
+        """The score of each text of a frame, and its best line; those of a frame without text, too."""
+        scored, split = {"": (-np.inf, "")}, [text.split("\n") for text in screens]
+        every = sorted({*chain(*split), *map(" ".join, split)})
+        if every:
+            vectors = text_vectors(every, self._encoder, self._store, "screens")
+            raw = vectors @ self._encoder(self._question)
+            raw += FUZZY_WEIGHT * matching(items(self._question), every, everywhere)
+            score = dict(zip(every, raw.tolist(), strict=True))
+        for text, lines in zip(screens, split, strict=True):
+            best, whole = max(lines, key=lambda line: score[line]), " ".join(lines)
+            kind = KIND_WEIGHT * has_kind_of_text(whole, self._question)
+            scored[text] = max(score[best], score[whole]) + kind, best
+        return scored

@@ -1,14 +1,12 @@
 """The scorers `onnx` and `onnx-fast`: SigLIP or CLIP on a CPU with onnxruntime, without torch.
 
 A folder has the layout of exports on the hub: vision_model.onnx and text_model.onnx or their float16 versions
-(at its top or in onnx/), tokenizer.json, config.json and preprocessor_config.json. Or that of Immich's:
-visual/model.onnx and textual/model.onnx, their settings next to them, and config.json.
+(at its top or in onnx/), tokenizer.json, config.json and preprocessor_config.json.
 """
 
 from __future__ import annotations
 
 import math
-import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -44,14 +42,10 @@ from framenest.scorers.checkpoint import (
 )
 
 BATCH_FRAMES = 8  # frames: more do not run faster on a CPU
-VISION = ("vision_model.onnx", "vision_model_fp16.onnx", "visual/model.onnx")
-TEXT = ("text_model.onnx", "text_model_fp16.onnx", "textual/model.onnx")
-TOKENIZER = ("tokenizer.json", "textual/tokenizer.json")
+VISION = ("vision_model.onnx", "vision_model_fp16.onnx")
+TEXT = ("text_model.onnx", "text_model_fp16.onnx")
 LOGITS = {"onnx-community/siglip2-base-patch16-224-ONNX": (math.exp(4.724453449249268), -16.771724700927734)}
 """Scale and bias of SigLIP's logit, which exports leave out, by repository; docs/scorers.md has sources."""
-NUMBERS = {"tensor(int32)": np.int32, "tensor(float16)": np.float16}
-"""Inputs of exports with number types other than int64 and float32."""
-_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class OnnxScorer(DualScorer):
@@ -65,7 +59,7 @@ class OnnxScorer(DualScorer):
     def __init__(self, checkpoint: Checkpoint, config: ScorerConfig) -> None:
         super().__init__(config.calibration)
         settings = read_json(checkpoint.path / "config.json")
-        siglip = str(settings.get("model_type", "")).startswith("siglip") or "init_logit_bias" in settings
+        siglip = str(settings.get("model_type", "")).startswith("siglip")
         if checkpoint.name in LOGITS:
             self.scale, self.bias = LOGITS[checkpoint.name]
             self.own_relevance, self.match_levels = SIGLIP_RELEVANCE, SIGLIP_LEVELS
@@ -78,18 +72,13 @@ class OnnxScorer(DualScorer):
         self._images = Preprocessing.load(checkpoint.path)
         self.inputs: tuple[ImageSpec, ...] = (self._images.spec,)
         self.batch = config.batch or BATCH_FRAMES
-        files = [find_file(checkpoint.path, *names) for names in (VISION, TEXT, TOKENIZER)]
+        files = [find_file(checkpoint.path, *names) for names in (VISION, TEXT, ("tokenizer.json",))]
         self.version = f"{checkpoint} {'float16' if 'fp16' in files[0].name else 'float32'}"
-        if "text_cfg" in settings:  # Immich's, by open_clip's names
-            text = settings["text_cfg"]
-            self._clean = (text.get("tokenizer_kwargs") or {}).get("clean", "whitespace")
-            self._longest = int(text.get("context_length", 77))
-        elif "text_config" not in settings:
-            raise ScorerError(f"{checkpoint.path}: config.json has neither text_config nor text_cfg")
-        else:
-            text = settings["text_config"]
-            self._clean = "lower" if siglip else ""
-            self._longest = int(text.get("max_position_embeddings", 64 if siglip else 77))
+        if "text_config" not in settings:
+            raise ScorerError(f"{checkpoint.path}: config.json has no text_config")
+        text = settings["text_config"]
+        self._lower_case = siglip  # as the model was trained
+        self._longest = int(text.get("max_position_embeddings", 64 if siglip else 77))
         padding = int(text.get("pad_token_id") or 0)
         self._model = InBackground(lambda: _Models(files, self.name, self._longest, padding))
         self.timing = self._model.timing
@@ -111,26 +100,19 @@ class OnnxScorer(DualScorer):
         if not len(pixels):  # many exports refuse an empty batch
             return {"vector": np.zeros((0, len(self._text("."))), np.float32)}
         vision, vectors = self._model().vision, []
-        batch = 1 if vision.one_at_a_time else self.batch
-        for start in range(0, len(pixels), batch):
-            scaled = (pixels[start : start + batch].astype(np.float32) / 255 - mean) / deviation
+        for start in range(0, len(pixels), self.batch):
+            scaled = (pixels[start : start + self.batch].astype(np.float32) / 255 - mean) / deviation
             prepared = np.ascontiguousarray(scaled.transpose(0, 3, 1, 2), dtype=np.float32)
-            vectors.append(vision({"pixel_values": prepared, "image": prepared}))
+            vectors.append(vision({"pixel_values": prepared}))
         return {"vector": np.concatenate(vectors)}
 
     def _text(self, question: str) -> NDArray[np.float32]:
         model = self._model()
-        if self._clean == "canonicalize":
-            question = question.translate(_NO_PUNCTUATION)
-        if self._clean in ("canonicalize", "lower"):
-            question = question.lower()
-        if self._clean in ("canonicalize", "whitespace"):
-            question = " ".join(question.split())
-        ids = token_ids(model.tokenizer, question, self.name)
+        ids = token_ids(model.tokenizer, question.lower() if self._lower_case else question, self.name)
         missing = self._longest - len(ids)
         tokens = np.array([ids + [model.padding] * missing], dtype=np.int64)
         mask = np.array([[1] * len(ids) + [0] * missing], dtype=np.int64)
-        return np.asarray(model.text({"input_ids": tokens, "text": tokens, "attention_mask": mask})[0])
+        return np.asarray(model.text({"input_ids": tokens, "attention_mask": mask})[0])
 
 
 class FastOnnxScorer(OnnxScorer):
@@ -174,18 +156,14 @@ class _Side:
     def __init__(self, path: Path, wanted: str, scorer: str = "onnx") -> None:
         self._session = onnx_session(path, scorer)
         self._takes = {entry.name: entry.type for entry in self._session.get_inputs()}
-        self.one_at_a_time = any(entry.shape[:1] == [1] for entry in self._session.get_inputs())
-        """Whether the export fixes its batch at 1, as Immich's do."""
         gives = [entry.name for entry in self._session.get_outputs()]
-        self._output = next((name for name in (wanted, "pooler_output", "embedding") if name in gives), None)
+        self._output = next((name for name in (wanted, "pooler_output") if name in gives), None)
         if self._output is None:
-            raise ScorerError(
-                f"{path}: gives neither {wanted} nor pooler_output nor embedding, but {', '.join(gives)}"
-            )
+            raise ScorerError(f"{path}: gives neither {wanted} nor pooler_output, but {', '.join(gives)}")
 
     def __call__(self, inputs: Mapping[str, Any]) -> NDArray[np.float32]:
         arrays = {
-            name: value.astype(NUMBERS.get(self._takes[name], value.dtype), copy=False)
+            name: value.astype(np.float16) if self._takes[name] == "tensor(float16)" else value
             for name, value in inputs.items()
             if name in self._takes
         }

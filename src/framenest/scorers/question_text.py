@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest import models
-from framenest.cache.directory import DirectoryStore
+from framenest.cache.directory import DirectoryStore, keep
+from framenest.cache.hashes import digest
 from framenest.errors import needs_extra
+from framenest.protocols import Store
 from framenest.scorers.checkpoint import token_ids, tokenizer_file
 from framenest.scorers.onnx import onnx_session
 
@@ -26,13 +28,48 @@ _SURE = {"phrase": 1.0, "name": 0.8, "number": 0.6, "word": 0.25}
 _LEAST = 75.0  # percent of similarity from which a likeness counts
 
 
+def label_lines(name: str) -> list[str]:
+    """The lines of a file of the folder `labels`."""
+    return (resources.files("framenest.scorers") / "labels" / name).read_text("utf-8").splitlines()
+
+
 def label_words(name: str) -> frozenset[str]:
     """The words of a file of the folder `labels`."""
-    return frozenset((resources.files("framenest.scorers") / "labels" / name).read_text("utf-8").split())
+    return frozenset(" ".join(label_lines(name)).split())
 
 
 COMMON = label_words("common.txt")
 """Words that questions have and screens do not."""
+
+_ASKS_FOR_TEXT, _COUNTS_OR_NEGATES = (
+    re.compile("|".join(label_lines(name)), re.IGNORECASE)
+    for name in ("asks_for_text.txt", "counts_or_negates.txt")
+)
+_KINDS_OF_TEXT = [line.split("\t") for line in label_lines("kinds_of_text.txt")]
+"""What a question has that asks for an address, a time, a name or a question, and what such a text has."""
+
+
+def asks_for_text(question: str) -> bool:
+    """Whether a question asks for something written: a title, a name in the credits, a sign, a quotation.
+
+    >>> asks_for_text("Who directed the film?"), asks_for_text("Who opens the window?")
+    (True, False)
+    """
+    return _ASKS_FOR_TEXT.search(question) is not None
+
+
+def counts_or_negates(question: str) -> bool:
+    """Whether a question turns on how many there are, or that there are none.
+
+    >>> counts_or_negates("When is only one bottle left?"), counts_or_negates("When is one of them red?")
+    (True, False)
+    """
+    return _COUNTS_OR_NEGATES.search(question) is not None
+
+
+def has_kind_of_text(text: str, question: str) -> bool:
+    """Whether a text has the kind of thing that a question asks for: an address, a time, a name."""
+    return any(re.search(asks, question, re.I) and re.search(has, text) for asks, has in _KINDS_OF_TEXT)
 
 
 @dataclass(frozen=True)
@@ -62,7 +99,7 @@ def items(question: str) -> list[Phrase]:
 
 def likeness(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float32]:
     """(n, items) how well each text contains each item, in [0, 1]; numbers must match exactly."""
-    with needs_extra("ocr", "rapidfuzz"):
+    with needs_extra("tags", "rapidfuzz"):
         from rapidfuzz import fuzz
 
     def like(item: Phrase, plain: str, words: set[str]) -> float:
@@ -171,6 +208,18 @@ class SentenceEncoder:
             means = self._session.run(None, inputs)[0].mean(axis=1)
             vectors[rows] = means / np.linalg.norm(means, axis=1, keepdims=True)
         return vectors
+
+
+def text_vectors(
+    texts: Sequence[str], encoder: SentenceEncoder, store: Store, kind: str
+) -> NDArray[np.float32]:
+    """(n, 384) unit vectors of texts of a video, from the store if they are there. kind: of the key."""
+    key = f"{kind}/{digest(texts, encoder.name)}"
+    entry = store.get(key)
+    vectors: NDArray[np.float32] = encoder.many(texts) if entry is None else entry[1]["vectors"]
+    if entry is None:
+        keep(store, key, {"kind": kind.removesuffix("s"), "format": 1}, {"vectors": vectors})
+    return vectors
 
 
 PROMPT = "a photo of a "

@@ -9,11 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from framenest.cache.directory import keep
-from framenest.cache.hashes import digest
 from framenest.protocols import Store
 from framenest.scorers.calibration import sigmoid
-from framenest.scorers.question_text import SentenceEncoder, items, matching, mentions
+from framenest.scorers.question_text import SentenceEncoder, items, matching, mentions, text_vectors
 from framenest.transcript import REACH, Line, Transcript
 
 PASSAGE_SECONDS = 6.0
@@ -62,6 +60,14 @@ def passages(lines: Sequence[Line]) -> list[Passage]:
     return passages
 
 
+def answering(
+    scores: NDArray[np.float64], reference: NDArray[np.float64], least: float = -np.inf
+) -> NDArray[np.float32]:
+    """(n,) in [0, 1]: scores mapped so that only the best few of the reference (m,) are high."""
+    centre = min(float(np.percentile(reference, LOW_PERCENT)), float(reference.max()) - CLEAR)
+    return sigmoid((scores - max(least, centre)) / SCORE_WIDTH)
+
+
 class Speech:
     """The transcript of a video, which has lines, encoded for questions. It is encoded once and cached."""
 
@@ -69,12 +75,8 @@ class Speech:
         self.passages = passages(transcript.lines)
         self._texts = [passage.text for passage in self.passages]
         self._encoder = encoder
-        key = f"transcripts/{digest(self._texts, encoder.name)}"
-        entry = store.get(key)
-        self.vectors = encoder.many(self._texts) if entry is None else entry[1]["vectors"]
+        self.vectors = text_vectors(self._texts, encoder, store, "transcripts")
         """(p, 384) unit vectors of the passages."""
-        if entry is None:
-            keep(store, key, {"kind": "transcript", "format": 1}, {"vectors": self.vectors})
 
     @property
     def nbytes(self) -> int:
@@ -89,8 +91,7 @@ class Speech:
         """
         raw = (self.vectors @ self._encoder(question)).astype(np.float64)
         raw += WORDS_WEIGHT * matching(items(question), self._texts, self._texts, mentions)
-        centre = max(CENTRE_SCORE, min(float(np.percentile(raw, LOW_PERCENT)), float(raw.max()) - CLEAR))
-        return sigmoid((raw - centre) / SCORE_WIDTH)
+        return answering(raw, raw, CENTRE_SCORE)
 
     def cue(
         self, seconds: NDArray[np.float64], question: str, *, every_passage: bool = False

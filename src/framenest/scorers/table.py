@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,26 +13,19 @@ from numpy.typing import NDArray
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.hashes import digest
 from framenest.config import Calibration, ScorerConfig
-from framenest.errors import ScorerError, ScorerWarning
-from framenest.frames import FrameBatch, ImageSpec, VideoInfo
+from framenest.errors import ScorerError
+from framenest.frames import FrameBatch, ImageSpec
 from framenest.protocols import Encoded, Progress
 from framenest.records import parse_json
 from framenest.scorers.calibration import Calibrated, Scores
 from framenest.text import seconds_of
-
-LITTLE = 0.5
-"""A table that covers less than this share of a video gives a warning."""
-
-
-class PartialTable(ScorerWarning):
-    """A table of scores covers little of a video."""
 
 
 class TableScorer(Calibrated):
     """Relevance from a table.
 
     Between two rows, scores are interpolated linearly. Before the first row and after the last one, that
-    row's score holds. A table whose rows span less than half of a video gives a warning.
+    row's score holds.
 
     Args:
         table: {frame number: score}, or {second: score} with by="seconds".
@@ -118,22 +110,6 @@ class TableScorer(Calibrated):
 
     def plain(self, scores: Scores) -> NDArray[np.float32]:
         return np.clip(scores, 0, 1).astype(np.float32)  # interpolation may miss 0 or 1 by a rounding error
-
-    def check_reach(self, video: VideoInfo) -> None:
-        """Warn if the rows span less than half of the video."""
-        first, last = self._keys[0], self._keys[-1]
-        if self._by == "frames":
-            covered = (min(last, video.num_frames - 1) - max(first, 0) + 1) / video.num_frames
-            rows = f"frames {first:.0f} to {last:.0f} of {video.num_frames}"
-        else:
-            covered = (min(last, video.duration) - max(first, 0.0)) / video.duration
-            rows = f"{first:.1f} to {last:.1f} s of {video.duration:.1f} s"
-        if covered < LITTLE:
-            text = (
-                f"{video.path}: the table of scores covers {rows}, {max(covered, 0):.0%} of the video; "
-                "the score of the first row holds before it, that of the last row after it"
-            )
-            warnings.warn(text, PartialTable, stacklevel=2)
 
 
 def _parse(data: Any) -> tuple[str, dict[Any, float]]:

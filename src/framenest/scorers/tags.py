@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import resources
 from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
@@ -27,8 +26,16 @@ from framenest.processes import cores
 from framenest.protocols import Encoded, MatchStrength, Progress
 from framenest.scorers.calibration import Calibrated, Scores, certain, standardise
 from framenest.scorers.checkpoint import InBackground, load_errors
+from framenest.scorers.colours import colour_shares, colours_of
 from framenest.scorers.onnx import onnx_session
-from framenest.scorers.question_text import PROMPT, KnownWord, SentenceEncoder, Vocabulary
+from framenest.scorers.question_text import (
+    PROMPT,
+    KnownWord,
+    SentenceEncoder,
+    Vocabulary,
+    counts_or_negates,
+    label_lines,
+)
 
 SIZES = {"classes": 1000, "objects": 90}
 IMAGES = (ImageSpec.crop(256, 224, 224, "bilinear"), ImageSpec.squash(320, 320, "bilinear"))
@@ -52,7 +59,9 @@ CLOSEST_WEIGHTS = (
 SURE = (0.355, 0.145)
 """Levels that one in a hundred frames of a search exceeds, and one in ten (benchmarks/search_quality.py)."""
 NAMED = 10  # labels of a frame that describe it
-SHOWN, LEAST_SHOWN = 2, 0.2  # labels shown for a frame, and the least confidence if they were asked for
+SHOWN, LEAST_SHOWN = 2, 0.05  # labels shown for a frame, and the least confidence in them
+COLOUR_WEIGHT = 0.4  # of a colour in the relevance
+COLOUR_PERCENT = 99.0  # percent of the probes that have no more of a colour than a frame that fully shows it
 PIXEL_MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
 PIXEL_DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 
@@ -66,8 +75,11 @@ class TagScorer(Calibrated):
     - the detector's confidence in objects close to the question,
     - the cosine between the question and the mean of the frame's ten best labels.
 
+    If the question names a colour and no object of the detector, the colour's share of the frame joins them.
+
     Relevance is relative to the video. encode → {"classes": (n, 1000) float32 probabilities, "objects":
-    (n, 90) float32 confidences}; "objects" only if the detector's runtime is installed.
+    (n, 90) float32 confidences, "colours": (n, 11) float32 shares}; "objects" only if the detector's runtime
+    is installed.
 
     Raises:
         ScorerError: a model file is missing or damaged.
@@ -82,7 +94,7 @@ class TagScorer(Calibrated):
         super().__init__(calibration)
         files = models.require("tags", store)
         detects = importlib.util.find_spec("ai_edge_litert") is not None  # not on every platform
-        self.version = "1" if detects else "1 without the detector"
+        self.version = "2" if detects else "2 without the detector"
         self.inputs: tuple[ImageSpec, ...] = IMAGES if detects else IMAGES[:1]
         self._model = InBackground(lambda: _Models(files, store, detects=detects))
         self.timing = self._model.timing
@@ -102,7 +114,7 @@ class TagScorer(Calibrated):
         if model.detector:
             begun["objects"] = self._begin(model.detector, frames.pixels[1])
         try:
-            return {
+            return {"colours": colour_shares(frames.pixels[-1])} | {
                 kind: np.array([row.result() for row in rows], np.float32).reshape(-1, SIZES[kind])[which]
                 for kind, (rows, which) in begun.items()
             }
@@ -126,6 +138,33 @@ class TagScorer(Calibrated):
         pairs = zip(readings, probes, strict=True)
         return np.asarray(sum(standardise(mine, theirs) for mine, theirs in pairs))
 
+    def match(
+        self, encoded: Encoded, question: str, *, reference: Encoded | None = None
+    ) -> NDArray[np.float32]:
+        """(n,) relevance in [0, 1]; see `framenest.Scorer`."""
+        labels = super().match(encoded, question, reference=reference)
+        colour = self._colour(encoded, question, encoded if reference is None else reference)
+        return labels if colour is None else (1 - np.float32(COLOUR_WEIGHT)) * labels + colour
+
+    def _colour(self, encoded: Encoded, question: str, reference: Encoded) -> NDArray[np.float32] | None:
+        """(n,) what the question's colours add to the relevance; None if it has none, or an object has them.
+
+        The share of the picture, relative to the probes that have most of it.
+        """
+        known, _, colours = self._terms(question)
+        if not colours or any(word.labels["objects"] for word in known):
+            return None
+        mine, probes = (of["colours"][:, [*colours.values()]].mean(axis=1) for of in (encoded, reference))
+        most = max(np.percentile(probes, COLOUR_PERCENT), 1e-6)
+        return np.asarray(COLOUR_WEIGHT * np.minimum(1, mine / most), dtype=np.float32)
+
+    def _terms(self, question: str) -> tuple[list[KnownWord], tuple[str, ...], dict[str, int]]:
+        """The terms of a question that labels know, those unknown, and its colours with their places."""
+        known, unknown = self._model().vocabulary.read(question)
+        colours = colours_of(question, [*(word.text for word in known), *unknown])
+        others = tuple(text for text in unknown if text not in colours)
+        return [word for word in known if word.text not in colours], others, colours
+
     def match_strength(self, encoded: Encoded, question: str) -> MatchStrength | None:
         """A logistic model of the best label readings, corrected by what is seen of the words it knows.
 
@@ -138,16 +177,16 @@ class TagScorer(Calibrated):
         vector, labels = self.text_vector(question), self._model().labels
         z, terms = (3.907, (0.334, 0.597, 0.643)) if "objects" in encoded else (3.449, (0.269, 0.697))
         measures = []
-        for kind in sorted(encoded):  # classes, objects
+        for kind in _kinds(encoded):
             weights = _softmax(labels[kind] @ vector / SHARPNESS)
             readings = np.sort(encoded[kind] @ weights)
             measures += [float(readings[-3:].mean())] if kind == "classes" else []
             measures += [float(readings[-1] / weights.max())]
         z += sum(term * math.log(measure + 1e-5) for term, measure in zip(terms, measures, strict=True))
         value = 1 / (1 + math.exp(-z))
-        known, unknown = self._model().vocabulary.read(question)
-        texts = tuple(word.text for word in known)
-        if not known:
+        known, unknown, colours = self._terms(question)
+        texts = (*(word.text for word in known), *colours)
+        if not known or counts_or_negates(question):
             return MatchStrength(round(value, 4), "cannot tell", texts, unknown)
         # People are in most videos: they say little next to another word, known or not.
         person = (self._model().names["objects"].index("person"),)
@@ -165,31 +204,49 @@ class TagScorer(Calibrated):
         strength = MatchStrength.of(value, strong=STRONG_LEVEL, none=NONE_LEVEL)
         return replace(strength, known=texts, unknown=unknown)
 
-    def labels(self, encoded: Encoded, question: str) -> list[str]:
-        """What the networks see in each of n frames, as one line; what the question asks for comes first.
+    def labels(self, encoded: Encoded, question: str, reference: Encoded) -> list[str]:
+        """What has the largest share of each frame's score, labels or a colour; "" if nothing speaks for it.
 
         Example::
 
-            scorer.labels(scorer.encode(frames), "Where is the cup?")  # ['coffee mug 0.81, bowl 0.45']
+            scorer.labels(probes, "Where is the cup?", probes)  # ['coffee mug 0.81, bowl 0.45']
         """
-        model = self._model()
-        words = model.vocabulary.read(question)[0]
-        wanted = {
-            kind: np.unique(np.array([p for word in words for p in word.labels[kind]], dtype=np.int64))
-            for kind in encoded
-        }
-        lines = []
-        for row in range(len(encoded["classes"])):
-            labels: dict[str, tuple[bool, float]] = {}
-            for kind, values in encoded.items():
-                answers = wanted[kind][values[row, wanted[kind]] >= LEAST_SHOWN].tolist()
-                for place in {*np.argsort(-values[row])[:SHOWN].tolist(), *answers}:
-                    name, sure = model.names[kind][place], float(values[row, place])
-                    labels[name] = max(labels.get(name, (False, 0.0)), (place in answers, sure))
-            best = sorted(labels.items(), key=lambda item: item[1], reverse=True)
-            clear = [item for item in best if item[1][0] or item[1][1] >= LABEL_LEVELS["objects"]] or best[:1]
-            lines.append(", ".join(f"{name} {sure:.2f}" for name, (_, sure) in clear[:SHOWN]))
+        kinds, vector = _kinds(encoded), self.text_vector(question)
+        parts, probes = self._parts(encoded, vector), self._parts(reference, vector)
+        shares = {kind: np.zeros_like(encoded[kind]) for kind in kinds}
+        for (kind, part), (_, other) in zip(parts, probes, strict=True):
+            shares[kind] += (part - other.mean(axis=0)) / max(other.sum(axis=1).std(), 1e-9)
+        listed = [name for kind in kinds for name in self._model().names[kind]]
+        names, places = np.unique(listed, return_inverse=True)  # both networks know a laptop
+        share, sure = np.zeros((2, len(names), len(encoded["classes"])), dtype=np.float32)
+        np.add.at(share, places, np.concatenate([shares[kind] for kind in kinds], axis=1).T)
+        np.maximum.at(sure, places, np.concatenate([encoded[kind] for kind in kinds], axis=1).T)
+        share[(sure < LEAST_SHOWN) | (names == "-")[:, None]] = 0
+        best = np.argsort(-share, axis=0, kind="stable")[:SHOWN].T
+        least = np.maximum(share.max(axis=0) / 2, 1e-6)
+        lines = [
+            ", ".join(f"{names[i]} {sure[i, row]:.2f}" for i in some if share[i, row] >= least[row])
+            for row, some in enumerate(best)
+        ]
+        colour = self._colour(encoded, question, reference)
+        if colour is not None:
+            which = self._terms(question)[2].items()
+            relevance = self.match(encoded, question, reference=reference)
+            for row in np.flatnonzero(colour > relevance / 2).tolist():
+                of = encoded["colours"][row]
+                lines[row] = ", ".join(f"{word} {of[place]:.0%} of the picture" for word, place in which)
         return lines
+
+    def _parts(
+        self, encoded: Encoded, question: NDArray[np.float32]
+    ) -> list[tuple[str, NDArray[np.float32]]]:
+        """The readings by label: (n, labels) each, whose sums over the labels are the readings."""
+        labels, classes = self._model().labels, encoded["classes"]
+        best = np.where(classes >= np.partition(classes, -NAMED, axis=1)[:, [-NAMED]], classes, 0)
+        lengths = np.linalg.norm(best @ labels["classes"], axis=1, keepdims=True)
+        described = best * (labels["classes"] @ question) / np.maximum(lengths, 1e-9)
+        close = {kind: _softmax(labels[kind] @ question / SHARPNESS) for kind in _kinds(encoded)}
+        return [("classes", described), *((kind, encoded[kind] * near) for kind, near in close.items())]
 
     def _sure(self, encoded: Encoded, word: KnownWord) -> float:
         """The highest confidence of a network in a word on any frame; 0 if neither has seen it."""
@@ -215,7 +272,7 @@ class TagScorer(Calibrated):
 
     def search_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
         """(n, 1090) scores of all labels; see `framenest.Searchable`."""
-        scores = np.concatenate([encoded[kind] for kind in sorted(encoded)], axis=1)
+        scores = np.concatenate([encoded[kind] for kind in _kinds(encoded)], axis=1)
         return np.where(scores < LEAST_KEPT, 0, scores)
 
     def search_query(self, query: str) -> NDArray[np.float32]:
@@ -233,7 +290,9 @@ class TagScorer(Calibrated):
         """(n,) how sure the networks are of the question's words, and of the one they are least sure of."""
         value = self.search_vectors(encoded) @ self.search_query(question)
         words = [
-            np.max([encoded[kind][:, list(word.labels[kind])].sum(axis=1) for kind in encoded], axis=0)
+            np.max(
+                [encoded[kind][:, list(word.labels[kind])].sum(axis=1) for kind in _kinds(encoded)], axis=0
+            )
             for word in self._model().vocabulary.read(question)[0]
         ]
         value = 0.7 * value + 0.3 * np.min(words, axis=0) if words else value
@@ -272,6 +331,11 @@ def _softmax(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True), dtype=np.float32)
 
 
+def _kinds(encoded: Encoded) -> list[str]:
+    """The networks' labels: classes, and objects if there is a detector."""
+    return [kind for kind in SIZES if kind in encoded]
+
+
 def _describe(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -> NDArray[np.float32]:
     """The mean of each frame's best labels, weighted by probability, as unit vectors. (n, 1000) → (n, d)."""
     best = np.argpartition(-probabilities, NAMED, axis=1)[:, :NAMED]
@@ -282,9 +346,7 @@ def _describe(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -
 
 
 def _label_names() -> dict[str, list[str]]:
-    labels = resources.files("framenest.scorers") / "labels"
-    files = {"classes": "imagenet.txt", "objects": "coco.txt"}
-    return {kind: (labels / file).read_text(encoding="utf-8").splitlines() for kind, file in files.items()}
+    return {"classes": label_lines("imagenet.txt"), "objects": label_lines("coco.txt")}
 
 
 def _label_vectors(

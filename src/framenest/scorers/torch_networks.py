@@ -469,34 +469,3 @@ class Blip2Network(TorchNetwork):
         inner = gelu(self._linear(x, f"{name}intermediate{which}.dense"))
         outer = self._linear(inner, f"{name}output{which}.dense") + x
         return self._norm(outer, f"{name}output{which}.LayerNorm", self._eps)
-
-
-class BlipNetwork:
-    """The first BLIP of transformers, with the methods of Blip2Network."""
-
-    @classmethod
-    def load(cls, folder: Path, dtype: torch.dtype, device: torch.device) -> Self:
-        """Read a folder written by `save_pretrained`."""
-        from transformers import BlipForImageTextRetrieval
-
-        # Its argument dtype would change torch's default dtype for all threads while it loads.
-        model = BlipForImageTextRetrieval.from_pretrained(folder, dtype=torch.float32)
-        return cls(model.eval().to(device, dtype))
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        self.reads_images = int(model.config.text_config.vocab_size) - 1
-        """The token [ENC], the last of the vocabulary, which tokenizers on the hub do not name."""
-        self.longest = 35  # tokens of a text, as in its training
-
-    def vision(self, pixels: Any) -> Any:
-        """(n, 3, H, W) normalised images → (n, v, d) output of the vision transformer."""
-        return self._model.vision_model(pixel_values=pixels).last_hidden_state
-
-    def match(self, vision: Any, question: Any) -> Any:
-        """Logits (n, 2), no match and match, of n frames' features (n, v, d) and a question (1, t)."""
-        read = self._model.text_encoder(
-            input_ids=question.expand(len(vision), -1),
-            encoder_hidden_states=vision.to(self._model.vision_model.dtype),
-        ).last_hidden_state
-        return self._model.itm_head(read[:, 0])

@@ -1,11 +1,10 @@
-"""The scorers in torch: `blip2`, `blip`, `siglip2`, `clip` and `qwen3-vl-reranker`.
+"""The scorers in torch: `blip2`, `siglip2`, `clip` and `qwen3-vl-reranker`.
 
 Torch itself is imported in the background, with the weights.
 """
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -154,17 +153,13 @@ class Blip2Scorer(CheckpointScorer):
         from framenest.scorers.torch_networks import as_tensor
 
         on, features = on or self._model(), encoded["vision"]
-        tokens = self._tokens(on, question)
+        tokens = on.tokens(question)  # without the model's own query tokens, which take the image's place
 
         def matching(rows: slice, network: Any, device: Any) -> Any:
             return network.match(as_tensor(features[rows], device), tokens.to(device))
 
         batch = self._config.batch or (MATCH_ON_CPU if self._on_cpu else MATCH_ON_GPU)
         return np.asarray(on.map("match", matching, len(features), batch).float().cpu().numpy())
-
-    def _tokens(self, on: OnDevices, question: str) -> Any:
-        """(1, t) ids of the question alone; the model puts its own query tokens in the image's place."""
-        return on.tokens(question)
 
     def _warm_up(self, on: OnDevices, encoded: Encoded) -> None:
         self.logits(encoded, "?", on)
@@ -195,29 +190,6 @@ class Blip2Scorer(CheckpointScorer):
         classes: NDArray[np.float32] = np.asarray(encoded["vision"][:, 0], dtype=np.float32)
         lengths = np.linalg.norm(classes, axis=1, keepdims=True)
         return np.asarray(classes / np.maximum(lengths, 1e-12))
-
-
-_BETWEEN_WORDS = re.compile(r"[.!\"()*#:;~\s]+")
-"""Separators of words, as in the model's training."""
-
-
-class BlipScorer(Blip2Scorer):
-    """The first BLIP, which AKS was released with. Relevance as for BLIP-2.
-
-    encode → {"vision": (n, 577, 1024) float16 at 384 px, of the large model}. The text is prepared as in
-    LAVIS, the model's own library, which AKS uses: lower case, some punctuation dropped, at most 35 tokens,
-    the first of which says that the text is read together with an image. (transformers' processor does not
-    set that first token, and its numbers differ.)
-    """
-
-    name = extra = "blip"
-    network = "BlipNetwork"
-    search_vectors = search_query = None  # type: ignore[assignment]
-
-    def _tokens(self, on: OnDevices, question: str) -> Any:
-        tokens = super()._tokens(on, _BETWEEN_WORDS.sub(" ", question.lower()).strip())
-        tokens[:, 0] = on.networks[0].reads_images
-        return tokens
 
 
 class TorchDualScorer(CheckpointScorer, DualScorer):

@@ -24,7 +24,6 @@ from framenest.protocols import (
     Labeller,
     MatchStrength,
     Progress,
-    ReachChecker,
     Scorer,
     Store,
     Timer,
@@ -77,7 +76,6 @@ class VideoFeatures:
         self._progress = progress
         self._timing = timing
         self._scorer_timing: Timing | None = scorer.timing if isinstance(scorer, Timer) else None
-        self._reach_checked = False
         self._passed: dict[int, FrameBatch] = {}
         with timing("load", self._scorer_timing):
             key = partial(features_key, decoder, scorer, thumbnail)
@@ -156,9 +154,6 @@ class VideoFeatures:
         count = len(features.frames)
         if question is None or self.scorer is None or not count:
             return np.zeros(count, dtype=np.float32)
-        if isinstance(self.scorer, ReachChecker) and not self._reach_checked:
-            self.scorer.check_reach(self.decoder.info)
-        self._reach_checked = True
         with self._timing("match", self._scorer_timing):
             scores = self.scorer.match(features.encoded, question, reference=reference.encoded)
         relevance = np.asarray(scores, dtype=np.float32)
@@ -184,8 +179,8 @@ class VideoFeatures:
         with self._timing("match", self._scorer_timing):
             return self.scorer.match_strength(probes.encoded, question)
 
-    def labels(self, frames: Features, question: str | None) -> tuple[str, ...]:
-        """What each frame shows, as one line; empty if the scorer names nothing.
+    def labels(self, frames: Features, question: str | None, reference: Features) -> tuple[str, ...]:
+        """Why each frame matches, as one line; no lines if the scorer names nothing. reference: the probes.
 
         Raises:
             ScorerError: the scorer returned something else.
@@ -193,7 +188,8 @@ class VideoFeatures:
         if question is None or not isinstance(self.scorer, Labeller):
             return ()
         with self._timing("match", self._scorer_timing):
-            lines = tuple(self.scorer.labels(frames.encoded, question)) if len(frames.frames) else ()
+            probes = reference.encoded
+            lines = tuple(self.scorer.labels(frames.encoded, question, probes)) if len(frames.frames) else ()
         if len(lines) != len(frames.frames) or not all(isinstance(line, str) for line in lines):
             raise ScorerError(f"scorer {self.scorer.name!r}: labels must return {len(frames.frames)} strings")
         return lines

@@ -34,23 +34,6 @@ def selector_names() -> list[str]:
     return list(plugins(SELECTORS, ORDER))
 
 
-def selector_forms() -> list[str]:
-    """The same for people, with the settings of Framenest's own.
-
-    >>> [form for form in selector_forms() if ":" in form]
-    ['mec[:SETTINGS]', 'bolt[:power=3]']
-    """
-    forms = []
-    for name, point in plugins(SELECTORS, ORDER).items():
-        settings = load_plugin(point).settings if point.value.startswith("framenest.") else None
-        if isinstance(settings, MECConfig):
-            name += "[:SETTINGS]"
-        elif settings is not None:
-            name += f"[:{'+'.join(f'{setting}={value:g}' for setting, value in vars(settings).items())}]"
-        forms.append(name)
-    return forms
-
-
 def load_selector(spec: str, session: Session, config: MECConfig | None = None) -> Selector:
     """A selector by name, ready to select.
 
@@ -140,11 +123,11 @@ def mec_config(text: str, config: MECConfig | None = None) -> MECConfig:
 def _changed(settings: S, text: str, presets: Mapping[str, Mapping[str, Any]]) -> S:
     """Settings with those of the part after "NAME:", which "+" joins."""
     for part in filter(None, text.split("+")):
-        name, given, value = part.partition("=")
-        if not given and name not in presets:
+        name, equals, value = part.partition("=")
+        if not equals and name not in presets:
             choose = f"choose from {', '.join(presets)}" if presets else "give a setting as NAME=VALUE"
             raise ConfigError(f"there is no preset {name!r}; {choose}")
-        settings = settings.with_settings({name: setting_value(value)} if given else presets[name])
+        settings = settings.with_settings({name: setting_value(value)} if equals else presets[name])
     return settings
 
 

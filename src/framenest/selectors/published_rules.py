@@ -381,8 +381,8 @@ def marginal_relevance(
     def similarity(other: int) -> Floats:
         if unit is None or mine is None:
             return nearness[np.abs(candidates - other)]
-        found: Floats = mine @ unit[other]
-        return found
+        cosines: Floats = mine @ unit[other]
+        return cosines
 
     picked: list[int] = []
     worth = RELEVANCE_WEIGHT * merit[candidates]

@@ -1,6 +1,6 @@
 """Selection, one list of frames per budget; Selector, the protocol that makes it; frame lists of other tools.
 
-The lists are written for AKS and WFS-SB, and read from AKS, WFS-SB and ToolMerge.
+The lists are those of AKS, WFS-SB and ToolMerge.
 """
 
 from __future__ import annotations
@@ -190,40 +190,7 @@ def ranked_prefix(
     return prefix_of(decoder, budget, frames[order[place]], place + 1)
 
 
-def aks_list(prefixes: Sequence[Prefix], rows: Sequence[Row] | None = None) -> list[Any]:
-    """AKS: a list of lists in the order of the dataset, or the dataset's rows with frame_idx added.
-
-    use_topk makes its loader take the listed frames instead of a uniform grid.
-    """
-    if rows is None:
-        return [prefix.frames.tolist() for prefix in prefixes]
-    return [
-        {**row, "frame_idx": prefix.frames.tolist(), "frame_num": prefix.budget, "use_topk": True}
-        for row, prefix in _paired(rows, prefixes)
-    ]
-
-
-def wfs_sb_list(
-    prefixes: Sequence[Prefix], questions: Sequence[str | None], rows: Sequence[Row] | None = None
-) -> list[Row]:
-    """WFS-SB: the dataset's rows, or rows of video and question, with keyframe_indices added."""
-    if rows is None:
-        rows = [
-            {"video": Path(prefix.video.path).stem, "question": question}
-            for prefix, question in zip(prefixes, questions, strict=True)
-        ]
-    return [{**row, "keyframe_indices": prefix.frames.tolist()} for row, prefix in _paired(rows, prefixes)]
-
-
-def _paired(rows: Sequence[Row], prefixes: Sequence[Prefix]) -> list[tuple[Row, Prefix]]:
-    if len(rows) != len(prefixes):
-        raise ConfigError(f"{len(rows)} dataset rows for {len(prefixes)} rankings; give one row per ranking")
-    if not all(isinstance(row, dict) for row in rows):
-        raise ConfigError("the dataset's rows must be JSON objects")
-    return list(zip(rows, prefixes, strict=True))
-
-
-def read_entries(path: str | Path) -> list[Any]:
+def _read_entries(path: str | Path) -> list[Any]:
     """The entries of a JSON list, or of a file with one JSON value per line."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -301,7 +268,7 @@ class FileSelector(Selector):
 
     def _prefix(self, decoder: Decoder, question: str | None, budget: int) -> Prefix:
         path, total = self._path.replace("{k}", str(budget)), decoder.info.num_frames
-        entries = read_entries(path)
+        entries = _read_entries(path)
         if len(entries) == 1 and isinstance(entries[0], dict) and "kind" in entries[0]:
             result = load_result(path)
             if result.video.fingerprint != decoder.info.fingerprint:

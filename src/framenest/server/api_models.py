@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Annotated, Any, Literal, Self, get_type_hints
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -17,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from framenest.config import FOR_CLIENTS, METHOD_CONFIGS, PRESETS, Allowed, MECConfig
+from framenest.config import FOR_CLIENTS, METHOD_CONFIGS, PRESETS, MECConfig
 from framenest.rank_request import MAX_DESCRIPTIONS, LookFor, RankRequest
 from framenest.retrieval.search import UNSURE
 from framenest.server.jobs import Job
@@ -63,22 +61,10 @@ _TIME_TYPES = {"start": Time, "end": Time | None}
 _HINTS = {name: hint for config in METHOD_CONFIGS for name, hint in get_type_hints(config).items()}
 
 
-def _check(value: Any, allowed: Allowed) -> Any:
-    words, ok = allowed
-    if not ok(value):
-        raise ValueError(f"{value!r} is not allowed; it must be {words}")
-    return value
-
-
-def _client_field(name: str) -> tuple[Any, Any]:
-    """Type and default of a field for a setting of the method."""
-    metadata = FOR_CLIENTS[name].metadata
-    check = AfterValidator(partial(_check, allowed=metadata["allowed"]))
-    kind: Any = Annotated[_TIME_TYPES.get(name, _HINTS[name]), check]
-    return kind, Field(FOR_CLIENTS[name].default, description=metadata["help"])
-
-
-_FIELDS: dict[str, Any] = {name: _client_field(name) for name in FOR_CLIENTS}
+_FIELDS: dict[str, Any] = {
+    name: (_TIME_TYPES.get(name, _HINTS[name]), Field(one.default, description=one.metadata["help"]))
+    for name, one in FOR_CLIENTS.items()
+}
 MethodSettings: Any = create_model("MethodSettings", **_FIELDS)
 """The settings of the method that clients may set, as config.py declares them."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -31,9 +30,9 @@ from framenest.server.guard import (
     Guard,
     Refusal,
     first_problem,
-    refusal_body,
+    refusal_response,
+    same,
     session,
-    status_of,
 )
 from framenest.server.jobs import Job
 from framenest.server.library import LibraryVideo
@@ -87,10 +86,8 @@ def create_app(service: Service) -> FastAPI:
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, FramenestError)
-    wait = getattr(error, "retry_after", None)
-    headers = {} if wait is None else {"retry-after": str(wait)}
-    message, status = request.app.state.service.without_paths(str(error)), status_of(error)
-    return JSONResponse(refusal_body(request.scope["path"], status, message), status, headers)
+    message = request.app.state.service.without_paths(str(error))
+    return refusal_response(request.scope["path"], error, message)
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
@@ -187,8 +184,7 @@ async def prefix(
 
     `?after=16&k=32` gives only the 16 frames that 32 adds to 16.
     """
-    body = here.rankings.prefix(ranking, k, after)
-    return Response(body, media_type="application/json", headers=PRIVATE)
+    return JSONResponse(here.rankings.prefix(ranking, k, after), headers=PRIVATE)
 
 
 @routes.get("/rankings/{ranking}/file")
@@ -287,7 +283,7 @@ def metrics(here: Here) -> Response:
 def sign_in(here: Here, body: api.SignIn, request: Request, response: Response) -> None:
     """Exchange the token for a cookie that only this site can use, for browsers."""
     token = here.settings.token
-    if token is None or not hmac.compare_digest(body.token.encode(), token.encode()):
+    if token is None or not same(body.token, token):
         raise Refusal(403, "this is not the token" if token else "this server has no token")
     secure = request.url.scheme == "https"
     response.set_cookie(COOKIE, session(token), httponly=True, samesite="strict", secure=secure)

@@ -10,7 +10,7 @@ import asyncio
 import binascii
 import hashlib
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -33,7 +33,6 @@ from framenest.server.service import Service
 IMAGE_LIMITS = ImageLimits(max_side=768)
 MAX_QUESTION_CHARS = 4000  # of a turn's text that choose its frames
 MAX_VIDEOS = 256  # in all turns; the same one may be in many
-VIDEO_STYLE = "vllm-video"
 _SETTINGS = TypeAdapter(dict[str, TurnSettings])
 
 
@@ -64,23 +63,20 @@ class Message:
         return [part for part in self.parts if isinstance(part, LibraryVideo)]
 
 
-@dataclass(frozen=True)
-class ShownTurn:
+class ShownTurn(NamedTuple):
     """A user's message with its frames.
 
     content: for the model. rankings, k: what it shows. offers: whether it ends with OTHERWISE. times: of its
     new frames, in seconds; a semicolon is between two videos. frames: numbers of all frames up to here, by
-    video. extra: what the style wants beside the messages.
+    video.
     """
 
-    place: int
     content: list[Any]
     rankings: list[str]
     k: int
     offers: bool
     times: str
     frames: dict[str, set[int]]
-    extra: dict[str, Any]
 
 
 class ChatFrames:
@@ -90,6 +86,55 @@ class ChatFrames:
         self.service, self.settings, self.journal = service, service.settings, service.journal
         self._arriving = WeakValueDictionary[str, asyncio.Lock]()
         self._incoming, self._packing = asyncio.Semaphore(3), asyncio.Semaphore(3)  # others wait
+
+    async def requests(
+        self, fields: dict[str, Any], settings: TurnSettings
+    ) -> AsyncGenerator[tuple[bytes, ShownTurn | None, bool], None]:
+        """The request with frames in place of videos, again with more if the model cannot tell.
+
+        With the last turn that shows frames, and whether the model may ask for more. Turns that were answered
+        show the same frames as before.
+        """
+        messages = list[Message]()
+        if isinstance(fields.get("messages"), list):
+            messages = await self.parse(fields["messages"])
+            fields["messages"] = [message.fields for message in messages]  # without the data of videos
+        turns, latest = turns_with_videos(messages), None
+        if turns and not any(_role(message.fields) == "assistant" for message in messages[turns[-1].place :]):
+            latest = turns.pop()
+        rungs, frames, shown = sorted(set(settings.k or self.settings.budget)), dict[str, set[int]](), None
+        settings_before = settings.model_copy(update={"question": None, "options": [], "look_for": []})
+        for turn in turns:
+            k, offer, rankings = self.journal.recall(turn.digest) or (rungs[-1], False, [])
+            if not rankings or not all(map(self.service.rankings.has, rankings)):
+                rankings = await self.rankings(turn, settings_before)
+            shown = await self.show(turn, rankings, k, offer, frames)
+            frames = shown.frames
+            fields["messages"][turn.place] = turn.fields | {"content": shown.content}
+        if latest is None:
+            yield msgspec.json.encode(fields), shown, False
+            return
+        rankings = await self.rankings(latest, settings)
+        for k in rungs:
+            shown = await self.show(latest, rankings, k, k != rungs[-1], frames)
+            fields["messages"][latest.place] = latest.fields | {"content": shown.content}
+            yield msgspec.json.encode(fields), shown, shown.offers
+
+    async def parse(self, messages: Sequence[Any]) -> list[Message]:
+        """The messages of a request, with their videos fetched."""
+        contents = [_content(message) for message in messages]
+        if sum(isinstance(part, VideoSource) for content in contents for part in content) > MAX_VIDEOS:
+            raise Refusal(400, f"a conversation has at most {MAX_VIDEOS} videos")
+        hashed, parsed = hashlib.blake2b(digest_size=16), list[Message]()
+        for message, content in zip(messages, contents, strict=True):
+            parts = [await self.video(part) if isinstance(part, VideoSource) else part for part in content]
+            ids = [part.id if isinstance(part, LibraryVideo) else part for part in parts]
+            hashed.update(msgspec.json.encode(ids or message))
+            texts = [part.get("text") for part in parts if isinstance(part, dict)]
+            text = "\n".join(text for text in texts if isinstance(text, str)).strip()[:MAX_QUESTION_CHARS]
+            fields = message | {"content": None} if parts != content else message
+            parsed.append(Message(len(parsed), fields, parts, text, hashed.hexdigest()))
+        return parsed
 
     async def video(self, source: VideoSource) -> LibraryVideo:
         """The video at an address, or in a data URL; fetched or decoded if it is new."""
@@ -128,15 +173,15 @@ class ChatFrames:
         return ids
 
     async def show(
-        self, turn: Message, rankings: list[str], k: int, offer: bool, earlier: Sequence[ShownTurn]
+        self, turn: Message, rankings: list[str], k: int, offer: bool, earlier: Mapping[str, set[int]]
     ) -> ShownTurn:
-        """Put those of the first k frames of its rankings into a turn that no earlier one shows.
+        """Put those of the first k frames of its rankings into a turn that are not among the earlier ones.
 
         offer: say how the model can ask for more, if there are more.
         """
-        shown = dict(earlier[-1].frames) if earlier else {}
+        shown = dict(earlier)
         ids, times, complete = iter(rankings), list[str](), True
-        content, extra = list[Any](), dict[str, Any]()
+        content = list[Any]()
         for part in turn.parts:
             if not isinstance(part, LibraryVideo):
                 content.append(part)
@@ -144,83 +189,27 @@ class ChatFrames:
             prefix = self.service.rankings.get(ranking := next(ids)).prefix(k)
             before = shown.get(part.id, set())
             new = prefix.part(~np.isin(prefix.frames, list(before)))
-            # The fields for a video describe a single one, so later turns show images.
-            style = "openai" if shown or self.settings.style != VIDEO_STYLE else VIDEO_STYLE
-            images, fields = await self._images(ranking, new, style)
-            content += images
-            extra |= fields
+            content += await self._images(ranking, new)
             times.append(",".join(f"{second:.2f}" for second in new.seconds))
             shown[part.id] = before.union(prefix.frames.tolist())
             complete = complete and prefix.complete
         offers = offer and not complete
         content += [{"type": "text", "text": OTHERWISE}] * offers
         self.journal.remember(turn.digest, [k, offers, rankings])
-        return ShownTurn(turn.place, content, rankings, k, offers, ";".join(times), shown, extra)
+        return ShownTurn(content, rankings, k, offers, ";".join(times), shown)
 
-    async def _images(self, ranking: str, new: Prefix, style: str) -> tuple[list[Any], dict[str, Any]]:
-        """Frames as parts of a message, and what the style wants beside the messages."""
+    async def _images(self, ranking: str, new: Prefix) -> list[Any]:
+        """Frames as parts of a message, each after its time."""
         if not len(new):
-            return [], {}
+            return []
         video, pictures = self.service.video_of(ranking), self.service.pictures
         side = min(IMAGE_LIMITS.size(new.video.width, new.video.height))
         async with self._packing:
             jpegs = await asyncio.gather(*(pictures.get(video, n, side) for n in new.frames.tolist()))
         spoken = self.service.rankings.get(ranking).transcript if self.settings.with_transcript else None
         beside = said_beside(new.seconds.tolist(), spoken, self.settings.transcript_tokens)
-        kind = STYLES[style]
-        request = kind.build(Draft(new, [], jpegs, "", kind.pairing("auto"), not kind.fuses, None, beside))
-        parts = [part for part in request["messages"][0]["content"] if part.get("text") != ""]
-        return parts, request.get("extra_body", {})
-
-
-@dataclass(frozen=True)
-class Conversation:
-    """A request whose videos are here, and whose answered turns show their frames again.
-
-    rungs: budgets to try for the latest turn. latest: None if no turn is to be answered.
-    """
-
-    frames: ChatFrames
-    fields: dict[str, Any]
-    settings: TurnSettings
-    rungs: Sequence[int]
-    answered: Sequence[ShownTurn]
-    latest: Message | None
-
-    @classmethod
-    async def read(cls, frames: ChatFrames, fields: dict[str, Any], settings: TurnSettings) -> Conversation:
-        """Fetch the videos, decide which turns they are for, and rebuild those that were answered before."""
-        messages = list[Message]()
-        if isinstance(fields.get("messages"), list):
-            messages = await parse_messages(frames, fields["messages"])
-            fields["messages"] = [message.fields for message in messages]  # without the data of videos
-        turns, latest = turns_with_videos(messages), None
-        if frames.settings.style == VIDEO_STYLE and len({v.id for turn in turns for v in turn.videos}) > 1:
-            raise Refusal(400, f"the style {VIDEO_STYLE} sends one video; this conversation has more")
-        if turns and not any(_role(message.fields) == "assistant" for message in messages[turns[-1].place :]):
-            latest = turns.pop()
-        rungs, answered = sorted(set(settings.k or frames.settings.budget)), list[ShownTurn]()
-        settings_before = settings.model_copy(update={"question": None, "options": [], "look_for": []})
-        for turn in turns:
-            k, offer, rankings = frames.journal.recall(turn.digest) or (rungs[-1], False, [])
-            if not rankings or not all(map(frames.service.rankings.has, rankings)):
-                rankings = await frames.rankings(turn, settings_before)
-            answered.append(await frames.show(turn, rankings, k, offer, answered))
-        return cls(frames, fields, settings, rungs, answered, latest)
-
-    async def at(self, k: int) -> tuple[bytes, ShownTurn | None]:
-        """The request with k frames in its latest turn, and the last turn that shows frames."""
-        shown = [*self.answered]
-        if self.latest is not None:
-            rankings = await self.frames.rankings(self.latest, self.settings)
-            shown.append(await self.frames.show(self.latest, rankings, k, k != self.rungs[-1], shown))
-        fields = dict(self.fields)
-        if shown:
-            fields["messages"] = messages = [*fields["messages"]]
-        for turn in shown:
-            messages[turn.place] = messages[turn.place] | {"content": turn.content}
-            fields |= turn.extra
-        return msgspec.json.encode(fields), shown[-1] if shown else None
+        request = STYLES["openai"].build(Draft(new, [], jpegs, "", "images", True, None, beside))
+        return [part for part in request["messages"][0]["content"] if part.get("text") != ""]
 
 
 def parse_request(body: bytes) -> tuple[dict[str, Any], TurnSettings]:
@@ -233,23 +222,6 @@ def parse_request(body: bytes) -> tuple[dict[str, Any], TurnSettings]:
     except (msgspec.DecodeError, RecursionError) as error:
         raise Refusal(400, f"the request is not a JSON object ({error})") from error
     return fields, settings["framenest"]
-
-
-async def parse_messages(frames: ChatFrames, messages: Sequence[Any]) -> list[Message]:
-    """The messages of a request, with their videos fetched."""
-    contents = [_content(message) for message in messages]
-    if sum(isinstance(part, VideoSource) for content in contents for part in content) > MAX_VIDEOS:
-        raise Refusal(400, f"a conversation has at most {MAX_VIDEOS} videos")
-    hashed, parsed = hashlib.blake2b(digest_size=16), list[Message]()
-    for message, content in zip(messages, contents, strict=True):
-        parts = [await frames.video(part) if isinstance(part, VideoSource) else part for part in content]
-        ids = [part.id if isinstance(part, LibraryVideo) else part for part in parts]
-        hashed.update(msgspec.json.encode(ids or message))
-        texts = [part.get("text") for part in parts if isinstance(part, dict)]
-        text = "\n".join(text for text in texts if isinstance(text, str)).strip()[:MAX_QUESTION_CHARS]
-        fields = message | {"content": None} if parts != content else message
-        parsed.append(Message(len(parsed), fields, parts, text, hashed.hexdigest()))
-    return parsed
 
 
 def turns_with_videos(messages: Sequence[Message]) -> list[Message]:

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, aclosing, suppress
 
 import anyio
 import httpx
@@ -17,7 +17,7 @@ from framenest.errors import FramenestError
 from framenest.lmm.client import KEY_VARIABLE, Splitter
 from framenest.lmm.prompt import cannot_tell, may_cannot_tell
 from framenest.records import parse_json
-from framenest.server.conversation import ChatFrames, Conversation, parse_request
+from framenest.server.conversation import ChatFrames, parse_request
 from framenest.server.guard import BODY_SECONDS, GATEWAY, ConcurrencyLimit, Refusal, status_of
 from framenest.server.server_settings import MIB
 from framenest.server.service import Service
@@ -83,17 +83,15 @@ class Gateway:
                 return None
             fields, settings = parse_request(body)
             del body
-            chat = await Conversation.read(self._frames, fields, settings)
-            limits.close()
-            for k in chat.rungs:
-                content, turn = await chat.at(k)
-                headers = {}
-                if turn is not None:
-                    links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in turn.rankings)
-                    headers = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
-                offers = chat.latest is not None and turn is not None and turn.offers
-                if await self._relay(request, content, send, headers, offers=offers):
-                    break
+            async with aclosing(self._frames.requests(fields, settings)) as requests:
+                async for content, turn, offers in requests:
+                    limits.close()
+                    headers = {}
+                    if turn is not None:
+                        links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in turn.rankings)
+                        headers = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
+                    if await self._relay(request, content, send, headers, offers=offers):
+                        break
         except FramenestError as error:
             status, wait = status_of(error), getattr(error, "retry_after", None)
             return Refusal(400 if status in (403, 404, 409, 422) else status, str(error), wait)

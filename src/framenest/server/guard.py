@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -51,7 +50,6 @@ HEADERS = Headers({
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 })  # fmt: skip
 _ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-JOB_SECONDS_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 log = logging.getLogger("framenest.server")
 
 
@@ -68,15 +66,9 @@ class Refusal(FramenestError):
         self.retry_after = retry_after
 
 
-_STATUS: dict[type[FramenestError], int] = {
-    IndexMismatch: 409,
-    BudgetError: 422,
-    ConfigError: 422,
-    VideoError: 422,
-    ScorerError: 422,
-    ModelError: 502,
-    StoreError: 507,
-}
+_STATUS = {IndexMismatch: 409, ModelError: 502, StoreError: 507} | dict.fromkeys(
+    (BudgetError, ConfigError, ScorerError, VideoError), 422
+)
 
 
 def status_of(error: FramenestError) -> int:
@@ -89,12 +81,17 @@ def status_of(error: FramenestError) -> int:
     return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
 
 
-def refusal_body(path: str, status: int, message: str) -> dict[str, Any]:
-    """The JSON of a refusal: a `detail`, or OpenAI's error object below GATEWAY."""
+def refusal_response(path: str, error: FramenestError, message: str) -> JSONResponse:
+    """An error for a client: its message as `detail`, or in OpenAI's error object below GATEWAY."""
+    status, wait = status_of(error), getattr(error, "retry_after", None)
+    headers = {} if wait is None else {"retry-after": str(wait)}
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
     if not path.startswith(GATEWAY):
-        return {"detail": message}
+        return JSONResponse({"detail": message}, status, headers)
     kind = _ERROR_TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
-    return {"error": {"message": message, "type": kind, "param": None, "code": None}}
+    body = {"error": {"message": message, "type": kind, "param": None, "code": None}}
+    return JSONResponse(body, status, headers)
 
 
 def first_problem(problems: Sequence[Any], skip: int = 0) -> str:
@@ -133,31 +130,19 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        counter = partial(Counter, registry=self.registry)
-        histogram = partial(Histogram, registry=self.registry)
-        self._requests = counter(
-            "framenest_http_requests", "Requests answered.", ["method", "route", "status"]
-        )
-        self._seconds = histogram("framenest_http_seconds", "Seconds to answer.", ["route"])
-        self._jobs = counter("framenest_jobs", "Jobs ended.", ["kind", "state"])
-        self._job_seconds = histogram(
-            "framenest_job_seconds", "Seconds a job ran.", ["kind"], buckets=JOB_SECONDS_BUCKETS
-        )
-        self._active = Gauge(
-            "framenest_jobs_active", "Jobs waiting or running.", ["state"], registry=self.registry
-        )
-        self.shared = counter("framenest_shared", "Requests for work that was done or under way.")
+        request, where = ["method", "route", "status"], dict[str, Any](registry=self.registry)
+        self._requests = Histogram("framenest_http_seconds", "Seconds to answer.", request, **where)
+        self._jobs = Counter("framenest_jobs", "Jobs ended.", ["kind", "state"], **where)
+        self._active = Gauge("framenest_jobs_active", "Jobs waiting or running.", ["state"], **where)
+        self.shared = Counter("framenest_shared", "Requests for work that was done or under way.", **where)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        self._requests.labels(method, route, str(status)).observe(seconds)
 
-    def job(self, kind: str, state: str, seconds: float | None) -> None:
-        """Count a job that ended. seconds: None if it never started."""
+    def job(self, kind: str, state: str) -> None:
+        """Count a job that ended."""
         self._jobs.labels(kind, state).inc()
-        if seconds is not None:
-            self._job_seconds.labels(kind).observe(seconds)
 
     def text(self, counts: dict[str, int]) -> bytes:
         """The page that Prometheus reads. counts: jobs now active, by state."""
@@ -200,7 +185,12 @@ class Guard:
 
         try:
             timely = receive if scope["path"].startswith((UPLOAD_PATH, GATEWAY)) else _in_time(receive)
-            await (self._refusal(Request(scope)) or self._app)(scope, timely, guarded)
+            answer: ASGIApp = self._app
+            try:
+                self._check(Request(scope))
+            except Refusal as refusal:
+                answer = refusal_response(scope["path"], refusal, str(refusal))
+            await answer(scope, timely, guarded)
         finally:
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "other")
@@ -208,31 +198,29 @@ class Guard:
             path = scope["path"].encode("unicode_escape").decode()
             log.info("%s %s %d %.1f ms", scope["method"], path, status, 1000 * seconds)
 
-    def _refusal(self, request: Request) -> JSONResponse | None:
-        """The answer to a request that is not let through."""
+    def _check(self, request: Request) -> None:
+        """Refuse a request that is not let through."""
         headers, method, path = request.headers, request.method, request.scope["path"]
         host = headers.get("host", "")
         # DNS rebinding: a foreign page may point its own name at this machine.
         if self._token is None and not is_loopback(_name(host)):
-            return _refuse(path, 403, "this server answers only to its loopback address")
+            raise Refusal(403, "this server answers only to its loopback address")
         origin = headers.get("origin")
         if method not in READING_METHODS and origin is not None and origin.partition("://")[2] != host:
-            return _refuse(path, 403, "requests from other sites are refused")
+            raise Refusal(403, "requests from other sites are refused")
         if headers.get("sec-fetch-site") in ("cross-site", "same-site") and path != "/":
-            return _refuse(path, 403, "requests from other sites are refused")
+            raise Refusal(403, "requests from other sites are refused")
         is_open = path in OPEN_PATHS or path.startswith("/assets/")
         if self._token is not None and not is_open and not _allowed(request, self._token):
-            needed = "a token is needed: send Authorization: Bearer TOKEN, or sign in on the page"
-            return _refuse(path, 401, needed, {"www-authenticate": "Bearer"})
+            raise Refusal(401, "a token is needed: send Authorization: Bearer TOKEN, or sign in on the page")
         if path == UPLOAD_PATH:
-            return None
+            return
         if "transfer-encoding" in headers:
-            return _refuse(path, 411, "give the length of the request")
+            raise Refusal(411, "give the length of the request")
         length = headers.get("content-length", "0")
         largest = self._max_chat_bytes if path.startswith(GATEWAY) else MAX_BODY_BYTES
         if not length.isdecimal() or int(length) > largest:
-            return _refuse(path, 413, f"a request has at most {largest} bytes")
-        return None
+            raise Refusal(413, f"a request has at most {largest} bytes")
 
 
 def _in_time(receive: Receive) -> Receive:
@@ -254,27 +242,20 @@ def _in_time(receive: Receive) -> Receive:
     return timely
 
 
-def _refuse(path: str, status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    return JSONResponse(refusal_body(path, status, detail), status, headers)
-
-
 def _allowed(request: Request, token: str) -> bool:
     """Whether a request has the token, or the cookie made from it."""
     kind, _, bearer = request.headers.get("authorization", "").partition(" ")
     cookie = request.cookies.get(COOKIE, "")
-    return (kind.lower() == "bearer" and _same(bearer.strip(), token)) or _same(cookie, session(token))
+    return (kind.lower() == "bearer" and same(bearer.strip(), token)) or same(cookie, session(token))
 
 
 def _name(host: str) -> str:
-    """
-    >>> _name("localhost:8600"), _name("[::1]:8600"), _name("::1")
-    ('localhost', '::1', '')
-    """
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
 
 
-def _same(text: str, expected: str) -> bool:
+def same(text: str, expected: str) -> bool:
+    """Whether texts are equal, in a time that does not tell where they differ."""
     return hmac.compare_digest(text.encode("utf-8", "surrogateescape"), expected.encode())

@@ -12,22 +12,23 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, ConfigDict, Field
 
 from framenest.errors import StoreError
 from framenest.server.guard import Refusal
 
-JOURNAL_FORMAT = 1
+JOURNAL_FORMAT = 2
 _TABLES = """
 create table if not exists videos (
     id text primary key, path text not null, name text not null, origin text not null,
     stat text not null, info text, created real not null);
 create table if not exists rankings (
-    id text primary key, video text not null, request text not null, created real not null);
+    id text primary key, video text not null, request text not null, created real not null,
+    ranking blob);
 create table if not exists jobs (
     id text primary key, number integer not null, kind text not null, target text not null,
-    request text not null, state text not null, error text, attempts integer not null,
-    stage text, done integer not null, total integer not null,
+    request text not null, video text not null, question text, state text not null, error text,
+    attempts integer not null, stage text, done integer not null, total integer not null,
     created real not null, started real, finished real);
 create table if not exists remembered (number integer primary key, key text unique, value text not null);
 create index if not exists jobs_by_target on jobs (target);
@@ -107,6 +108,10 @@ class Job(BaseModel):
     kind: JobKind
     target: str
     request: dict[str, Any] = Field(exclude=True)
+    video: str = Field(default="", description="Id of the video; empty for a search.")
+    question: str | None = Field(
+        default=None, description="Of a ranking, null once its video was removed; the query of a search."
+    )
     state: Literal["queued", "running", "done", "failed", "cancelled"] = "queued"
     error: str | None = None
     attempts: int = Field(default=0, exclude=True)
@@ -127,18 +132,6 @@ class Job(BaseModel):
         """Whether it waits or runs."""
         return self.state in ACTIVE
 
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def video(self) -> str:
-        """Id of the video; empty for a search."""
-        return str(self.request.get("video", ""))
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def question(self) -> str | None:
-        """Of a ranking, null once its video was removed; the query of a search."""
-        return self.request.get("question")
-
 
 _COLUMNS = [name for name in Job.model_fields if name not in ("waits_for", "wanted", "cancelled", "over")]
 
@@ -147,7 +140,7 @@ class Jobs:
     """The queue. Active jobs are in memory and in the journal, finished ones in the journal only."""
 
     def __init__(
-        self, journal: Journal, limit: int, count: Callable[[str, str, float | None], None] = lambda *_: None
+        self, journal: Journal, limit: int, count: Callable[[str, str], None] = lambda *_: None
     ) -> None:
         self._journal = journal
         self._limit = limit
@@ -175,6 +168,7 @@ class Jobs:
             self.check_room()
             ((number,),) = self._journal.execute("select coalesce(max(number), 0) + 1 from jobs")
             job = Job(id=secrets.token_hex(8), number=number, kind=kind, target=target, request=request)
+            job.video, job.question = request.get("video", ""), request.get("question")
             self._save(job)
             self._active[job.id] = job
             self._ready.notify()
@@ -210,12 +204,6 @@ class Jobs:
         """A job as clients see it."""
         return job.model_copy(update={"waits_for": self.waits_for(job)})
 
-    def put_back(self, job: Job) -> None:
-        """Queue a job that the server's end interrupted; it runs again after the next start."""
-        with self._ready:
-            if job.active:
-                self._change(job, started=None, state="queued")
-
     def finish(self, job: Job, error: str | None = None, *, cancelled: bool = False) -> None:
         """Mark a job as done, failed or cancelled; does nothing if it is already over."""
         with self._ready:
@@ -223,12 +211,12 @@ class Jobs:
                 return
             old = "delete from jobs where state not in ('queued', 'running') and number <= ?"
             self._journal.execute(old, [job.number - MAX_REMEMBERED])
-            state, now = "cancelled" if cancelled else "failed" if error else "done", time.time()
-            self._change(job, error=error, finished=now, state=state)
+            state = "cancelled" if cancelled else "failed" if error else "done"
+            self._change(job, error=error, finished=time.time(), state=state)
             self._active.pop(job.id, None)
             self._ready.notify_all()  # what waited for this one may begin
         job.over.set_result(None)
-        self._count(job.kind, job.state, job.started and now - job.started)
+        self._count(job.kind, job.state)
 
     def cancel(self, id_: str) -> Job:
         """Stop a job for everyone who waits for it. It is over at once; its worker stops soon after."""
@@ -266,8 +254,8 @@ class Jobs:
         with self._ready:
             for job in self.waiting_or_running(video):
                 self.cancel(job.id)
-            statement = "update jobs set request = ? where json_extract(request, '$.video') = ?"
-            self._journal.execute(statement, [json.dumps({"video": video}), video])
+            statement = "update jobs set request = '{}', question = null where video = ?"
+            self._journal.execute(statement, [video])
 
     def latest(self, target: str) -> Job | None:
         """The job that last made, or tried to make, a target."""
@@ -290,10 +278,12 @@ class Jobs:
         return {state: states.count(state) for state in ACTIVE}
 
     def close(self) -> None:
-        """Wake up everyone who waits for a job; active jobs stay in the journal."""
+        """Wake up everyone who waits for a job. Active jobs run again after the next start."""
         with self._ready:
             self._closed = True
             self._ready.notify_all()
+            for job in self._active.values():
+                self._change(job, started=None, state="queued")
 
     def _change(self, job: Job, **new: Any) -> None:
         """Write first: if the journal fails, the job stays as it was, and the change can be retried."""

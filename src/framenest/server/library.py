@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import hashlib
 import json
 import secrets
@@ -31,7 +30,6 @@ from framenest.video.source import CONTAINERS, VIDEO_SUFFIXES
 from framenest.video.web_page import PAGES, fetch_page
 
 MAX_LISTED_FILES = 2000  # of the folders
-MAX_NEAREST_NAMES = 5  # that the refusal of an unknown name lists
 CHECK_SECONDS = 20  # of processor time, to check a file
 CHECK_BYTES = 2048 * MIB
 UPLOADS_AT_ONCE = 4
@@ -61,8 +59,7 @@ class LibraryVideo:
     def check(self) -> Path:
         """The path, if the file there is still the one that was registered."""
         with suppress(OSError):
-            # Journals of older versions know no change times.
-            if file_state(self.path)[: len(self.stat)] == self.stat and self.path.resolve() == self.path:
+            if file_state(self.path) == self.stat and self.path.resolve() == self.path:
                 return self.path
         raise Refusal(409, f"{self.name}: this file has changed or is gone; register it again")
 
@@ -133,14 +130,9 @@ class Library:
                     return self._add(file, str(file.relative_to(folder)), "folder")
             except (OSError, ValueError, RuntimeError) as error:
                 raise Refusal(404, "no such video") from error
-        if not inside:
-            raise Refusal(403, "this path is outside the folder of videos")
-        by_name: dict[str, list[str]] = {}
-        for known in self.files()["files"]:
-            by_name.setdefault(Path(known["path"]).name.lower(), []).append(known["path"])
-        near = difflib.get_close_matches(Path(path).name.lower(), by_name)
-        names = ", ".join([path for name in near for path in by_name[name]][:MAX_NEAREST_NAMES])
-        raise Refusal(404, f"no such video; the nearest names: {names}" if names else "no such video")
+        if inside:
+            raise Refusal(404, "no such video")
+        raise Refusal(403, "this path is outside the folder of videos")
 
     async def upload(self, chunks: AsyncIterator[bytes], name: str) -> LibraryVideo:
         """Register a file that is sent."""
@@ -210,16 +202,14 @@ class Library:
         """Store the VideoInfo of an indexed video."""
         self._journal.execute("update videos set info = ? where id = ?", [json.dumps(info), id_])
 
-    def remove(self, video: LibraryVideo) -> list[str]:
-        """Forget a video, its rankings, and the file if it was uploaded; returns the rankings' ids."""
-        rows = self._journal.execute("select id from rankings where video = ?", [video.id])
+    def remove(self, video: LibraryVideo) -> None:
+        """Forget a video, its rankings, and the file if it was uploaded."""
         self._journal.execute("delete from rankings where video = ?", [video.id])
         self._journal.execute("delete from videos where id = ?", [video.id])
         if video.origin != "folder" and video.path.is_relative_to(self._settings.uploads.resolve()):
             video.path.unlink(missing_ok=True)
         elif video.path.parents[1] == (self._cache.root / DOWNLOADS).resolve():  # it came from a page
             shutil.rmtree(video.path.parent, ignore_errors=True)
-        return [row["id"] for row in rows]
 
     def _add(self, file: Path, name: str, origin: str, *, checked: bool = False) -> LibraryVideo:
         """Register an allowed file; refused if it is not a video."""

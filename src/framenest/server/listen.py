@@ -14,10 +14,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_HEADER_BYTES = 65_536  # of an address and all headers; browsers and proxies send less than 16 KiB
-HEADER_SECONDS = 20.0  # until the headers of a request, or the rest of an answered one, must have arrived
-WRITE_SECONDS = 60.0  # in which a client must take something of its answer; players pause for less
 STALLED_SECONDS = 1.0  # after which a connection whose answer waits to be read may make room
-MAX_CONNECTIONS = 512
 SHUTDOWN_SECONDS = 5
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 5\r\n\r\n"
 
@@ -29,9 +26,9 @@ class BoundedProtocol(H11Protocol):
     if all others have a request under way. Who does not read an answer makes room, too.
     """
 
-    header_seconds = HEADER_SECONDS
-    write_seconds = WRITE_SECONDS
-    max_connections = MAX_CONNECTIONS
+    header_seconds = 20.0  # until the headers of a request, or the rest of an answered one, are here
+    write_seconds = 60.0  # in which a client must take something of its answer; players pause for less
+    max_connections = 512
 
     _idle_since = 0.0
     _header_timer: asyncio.TimerHandle | None = None

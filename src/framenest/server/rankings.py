@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import threading
 import time
-from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from cachetools import LRUCache, cachedmethod
+from cachetools import LRUCache
 
 from framenest.errors import FramenestError
-from framenest.method.ranking import Ranking
+from framenest.method.ranking import RANKING_FORMAT, Ranking
 from framenest.rank_request import RankRequest
-from framenest.records import convert
+from framenest.records import convert, parse_json, read_result
 from framenest.server.guard import Refusal
 from framenest.server.jobs import Job, Jobs, Journal
 from framenest.server.library import LibraryVideo
@@ -26,7 +23,8 @@ from framenest.server.video_worker import VideoWorker
 PICTURE_CACHE_BYTES = 64 * 2**20
 BATCH_FRAMES = 64  # decoded at once
 MAX_WAITING_FRAMES = 1024
-CACHED_RANKINGS, CACHED_PREFIXES = 64, 1024
+CACHED_RANKINGS = 64
+_ROWS = "select id, video, request, created, ranking is not null as ready from rankings"
 log = logging.getLogger("framenest.server")
 
 Key = tuple[str, int, int]  # video, short side, frame
@@ -88,15 +86,12 @@ class FrameImages:
 
 
 class Rankings:
-    """Ranking files of a folder by id, with the request of each."""
+    """Rankings by id, and the request of each, in the journal."""
 
-    def __init__(self, folder: Path, journal: Journal, jobs: Jobs) -> None:
-        self._folder = folder
+    def __init__(self, journal: Journal, jobs: Jobs) -> None:
         self._journal = journal
         self._jobs = jobs
         self._loaded: LRUCache[str, Ranking] = LRUCache(CACHED_RANKINGS)
-        self._prefixes: LRUCache[Any, bytes] = LRUCache(CACHED_PREFIXES)
-        self._lock = threading.Lock()  # of both caches
 
     def ask(self, id_: str, request: RankRequest) -> Job | None:
         """The job that makes a ranking; None if it is finished."""
@@ -104,103 +99,85 @@ class Rankings:
         with self._journal.lock:
             job = self._jobs.submit("rank", id_, fields) if self._load(id_) is None else None
             self._journal.execute(
-                "insert or ignore into rankings values (?, ?, ?, ?)",
+                "insert or ignore into rankings values (?, ?, ?, ?, null)",
                 [id_, request.video, json.dumps(fields), time.time()],
             )
             return job
 
-    def path(self, id_: str) -> Path:
-        """Where the file of a ranking is or will be."""
-        return self._folder / f"{id_}.json"
+    def store(self, id_: str, ranking: bytes) -> None:
+        """Store a finished ranking as JSON, unless its video was removed."""
+        self._journal.execute("update rankings set ranking = ? where id = ?", [ranking, id_])
 
     def has(self, id_: str) -> bool:
         """Whether a ranking is finished."""
-        with self._lock:
-            return id_ in self._loaded or self.path(id_).is_file()
+        row = self._journal.row(f"{_ROWS} where id = ?", [id_])
+        return row is not None and bool(row["ready"])
 
     def get(self, id_: str) -> Ranking:
         """A finished ranking; refused with the reason if it is not finished."""
-        self.request(id_)  # an unknown id must not become a path
-        loaded = self._load(id_)
-        if loaded is None:
+        self._row(id_)
+        ranking = self._load(id_)
+        if ranking is None:
             job = self._jobs.latest(id_)
             why = "this ranking is being made" if job and job.active else "this ranking was not made"
             detail = f": {job.error}" if job and job.error else f"; see /jobs/{job.id}" if job else ""
             raise Refusal(409, why + detail)
-        return loaded
+        return ranking
 
     def _load(self, id_: str) -> Ranking | None:
-        """A finished ranking, or None; a damaged file is deleted."""
-        with self._lock:
-            ranking = self._loaded.get(id_)
-        if ranking is not None or not self.path(id_).is_file():
-            return ranking
-        try:
-            loaded = Ranking.load(self.path(id_))
-        except FramenestError as error:
-            log.warning("%s; it is made again when it is asked for", error)
-            with suppress(OSError):
-                self.path(id_).unlink()
-            return None
-        with self._lock:
-            self._loaded[id_] = loaded
-        return loaded
+        """A finished ranking, or None; a damaged one is deleted."""
+        with self._journal.lock:
+            if not self.has(id_):
+                return None
+            if id_ not in self._loaded:
+                ((text,),) = self._journal.execute("select ranking from rankings where id = ?", [id_])
+                try:
+                    data = parse_json(text)
+                    data = data if isinstance(data, dict) else {}
+                    ranking = read_result(data, "the journal", "ranking", RANKING_FORMAT, Ranking.from_json)
+                except (FramenestError, ValueError) as error:
+                    log.warning("ranking %s: %s; it is made again when it is asked for", id_, error)
+                    self._journal.execute("update rankings set ranking = null where id = ?", [id_])
+                    return None
+                self._loaded[id_] = ranking
+            return self._loaded[id_]
 
-    def request(self, id_: str) -> RankRequest:
-        """The request for a ranking."""
-        return _request(self._row(id_))
+    def video(self, id_: str) -> str:
+        """The id of the video that a ranking is of."""
+        return str(self._row(id_)["video"])
 
     def entry(self, id_: str) -> dict[str, Any]:
         """What clients may know of the request for a ranking: its fields and settings by name, flat."""
-        return self._entry(self._row(id_))
+        return _entry(self._row(id_))
 
     def all(self, video: str | None) -> list[dict[str, Any]]:
         """Entries, newest first, of one video or all."""
-        statement = "select * from rankings where coalesce(?, video) = video order by created desc limit 1000"
-        return [self._entry(row) for row in self._journal.execute(statement, [video])]
+        statement = f"{_ROWS} where coalesce(?, video) = video order by created desc limit 1000"
+        return [_entry(row) for row in self._journal.execute(statement, [video])]
 
     def _row(self, id_: str) -> Any:
-        row = self._journal.row("select * from rankings where id = ?", [id_])
+        row = self._journal.row(f"{_ROWS} where id = ?", [id_])
         if row is None:
             raise Refusal(404, "no such ranking")
         return row
 
-    def _entry(self, row: Any) -> dict[str, Any]:
-        request, id_ = _request(row), row["id"]
-        look_for = request.look_for.texts if request.look_for else ()
-        fields = request.to_json() | request.config.settings() | {"look_for": look_for}
-        return fields | {"id": id_, "created": row["created"], "ready": self.has(id_)}
-
-    def remove(self, id_: str) -> None:
-        """Delete a ranking's file."""
-        with self._lock:
-            self._loaded.pop(id_, None)
-            self._prefixes.clear()
-        self.path(id_).unlink(missing_ok=True)
-
-    def tidy(self, id_: str) -> None:
-        """Delete a file that a cancelled job wrote after its ranking was removed."""
-        with self._journal.lock:
-            if self._journal.row("select id from rankings where id = ?", [id_]) is None:
-                self.path(id_).unlink(missing_ok=True)
-
-    @cachedmethod(lambda self: self._prefixes, lock=lambda self: self._lock)
-    def prefix(self, id_: str, k: int, after: int) -> bytes:
-        """PrefixOut of ranks after + 1 … k, in time order, as JSON."""
+    def prefix(self, id_: str, k: int, after: int) -> dict[str, Any]:
+        """PrefixOut of ranks after + 1 … k, in time order."""
         if after >= k:
             raise Refusal(422, f"after={after} leaves nothing of k={k}; after must be less than k")
-        chosen = self.get(id_).prefix(k)
+        chosen, video = self.get(id_).prefix(k), self.video(id_)
         assert chosen.ranks is not None
-        video = self.request(id_).video
         rows = zip(chosen.frames.tolist(), chosen.seconds.tolist(), chosen.ranks.tolist(), strict=True)
         frames = [
             {"frame": frame, "seconds": seconds, "rank": rank, "image": f"/videos/{video}/frames/{frame}"}
             for frame, seconds, rank in rows
             if rank > after
         ]
-        body = {"ranking": id_, "k": k, "after": after, "complete": chosen.complete, "frames": frames}
-        return json.dumps(body, separators=(",", ":")).encode()
+        return {"ranking": id_, "k": k, "after": after, "complete": chosen.complete, "frames": frames}
 
 
-def _request(row: Any) -> RankRequest:
-    return convert(json.loads(row["request"]), RankRequest)
+def _entry(row: Any) -> dict[str, Any]:
+    request = convert(json.loads(row["request"]), RankRequest)
+    look_for = request.look_for.texts if request.look_for else ()
+    fields = request.to_json() | request.config.settings() | {"look_for": look_for}
+    return fields | {"id": row["id"], "created": row["created"], "ready": row["ready"]}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from framenest.cache.directory import DirectoryStore
-from framenest.config import DEFAULT_PRESET, MECConfig, ScorerConfig
+from framenest.config import DEFAULT_PRESET, ScorerConfig
 from framenest.errors import BadSetting, ConfigError
 from framenest.lmm.prompt import TOKENS
 from framenest.rank_request import Budget
@@ -24,12 +24,12 @@ class ServerSettings:
     """Options of `framenest serve`. Secrets are not in its repr.
 
     videos: the only folders whose files may be registered by path; none: uploads only. data: the folder of
-    uploads, rankings and the journal. cache: a folder or an address for indexes, features and models (None:
+    uploads and the journal. cache: a folder or an address for indexes, features and models (None:
     the user's cache). decoder: as for `open_video`. max_job: seconds of one job. hosts: web hosts that videos
     may be fetched from. preset: of questions that name none. upstream: the OpenAI-compatible server behind
     the gateway, which also answers the page's questions with answer_model. budget: frames that the gateway
-    shows for a turn; several are a ladder. style: how it shows them. with_transcript: send what is said
-    beside the frames, in at most transcript_tokens.
+    shows for a turn; several are a ladder. with_transcript: send what is said beside the frames, in at most
+    transcript_tokens.
     """
 
     data: Path
@@ -51,7 +51,6 @@ class ServerSettings:
     upstream: str | None = None
     answer_model: str | None = None
     budget: Sequence[int] = (32,)
-    style: str = "auto"
     with_transcript: bool = False
     transcript_tokens: int = TOKENS
 
@@ -59,7 +58,6 @@ class ServerSettings:
         for folder in self.videos:
             if not folder.is_dir():
                 raise ConfigError(f"{folder}: not a folder; give a folder of videos to offer")
-        MECConfig.preset(self.preset)
         for name in ("workers", "queue", "max_job", "max_upload", "max_stored"):
             if getattr(self, name) < 1:
                 raise BadSetting(name, getattr(self, name), "1 or more")
@@ -85,11 +83,6 @@ class ServerSettings:
     def uploads(self) -> Path:
         """Folder of uploaded and fetched videos."""
         return self.data / "uploads"
-
-    @property
-    def rankings(self) -> Path:
-        """Folder of ranking files."""
-        return self.data / "rankings"
 
     @property
     def cache_folder(self) -> Path | None:

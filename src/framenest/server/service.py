@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -47,7 +47,6 @@ class Service:
         self.settings = settings
         try:  # only this user may read the videos and questions
             settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-            settings.rankings.mkdir(exist_ok=True)
             settings.uploads.mkdir(exist_ok=True)
         except OSError as error:
             raise StoreError(f"{settings.data}: cannot be written ({error.strerror})") from error
@@ -55,7 +54,7 @@ class Service:
         self.metrics = Metrics()
         self.library = Library(self.journal, settings)
         self.jobs = Jobs(self.journal, settings.queue, self.metrics.job)
-        self.rankings = Rankings(settings.rankings, self.journal, self.jobs)
+        self.rankings = Rankings(self.journal, self.jobs)
         share = memory_share(settings.workers + 1)  # the picture worker is one more
         limits = ProcessLimits(settings.max_job, share)
         self.workers = [VideoWorker(settings, limits) for _ in range(settings.workers)]
@@ -65,11 +64,10 @@ class Service:
         self._model = Client(url, model, timeout=ANSWER_SECONDS, retries=1) if url and model else None
         busy = f"{ANSWERS_AT_ONCE} questions are being answered already"
         self._answering = ConcurrencyLimit(ANSWERS_AT_ONCE, busy, 10)
-        preset, config = settings.preset, MECConfig.preset(settings.preset)
         self.default = RankRequest(
             video="",
-            preset=preset,
-            config=config,
+            preset=settings.preset,
+            config=MECConfig.preset(settings.preset),
             scorer=settings.scorer,
             scoring=settings.scoring,
             opening=VideoConfig(decoder=settings.decoder),
@@ -91,7 +89,8 @@ class Service:
     def close(self) -> None:
         """Stop all work and end all processes."""
         self._closing.set()
-        self.jobs.close()
+        with suppress(StoreError):  # those who cannot be put back count as failed attempts
+            self.jobs.close()
         for worker in (*self.workers, self.picture_worker):
             worker.close()
         if self._model is not None:
@@ -171,21 +170,19 @@ class Service:
 
     def video_of(self, ranking: str) -> LibraryVideo:
         """The video that a ranking is of."""
-        return self.library.get(self.rankings.request(ranking).video)
+        return self.library.get(self.rankings.video(ranking))
 
-    def packed(
-        self, task: str, ranking: str, k: int, style: str, max_side: int, instructions: Sequence[str] = ()
-    ) -> Any:
+    def packed(self, task: str, ranking: str, k: int, *how: Any) -> Any:
         """The question of a ranking and its first k frames for a model; few at once, as they take memory.
 
-        task: "request" for a Request, "messages" for its JSON text.
+        task: "request" for a Request, "messages" for its JSON text. how: style, max_side and instructions.
         """
         loaded = self.rankings.get(ranking)
         loaded.prefix(k)
         self.video_of(ranking).check()
         spoken = self.settings.transcript_tokens if self.settings.with_transcript else 0
         with self._packing():
-            return self.picture_worker.call(task, loaded, k, style, max_side, spoken, instructions)
+            return self.picture_worker.call(task, loaded, k, spoken, *how)
 
     def answer(self, ranking: str, k: int, max_side: int, *, cite: bool) -> Answer:
         """What the configured model answers; refused if none is configured or too many wait for it.
@@ -204,25 +201,22 @@ class Service:
             self.jobs.forget(video.id)
             forget = "delete from remembered where key like 'search:%' and instr(value, ?)"
             self.journal.execute(forget, [video.id])
-            for id_ in self.library.remove(video):
-                self.rankings.remove(id_)
+            self.library.remove(video)
 
     def _run(self, worker: VideoWorker) -> None:
         while (job := self._retry(self.jobs.take)) is not None:
-            end = partial(self.jobs.finish, job)
+            why = None
             try:
                 self._do(worker, job)
             except Cancelled:
-                stopped = self._closing.is_set() and not job.cancelled.is_set()
-                end = partial(self.jobs.put_back, job) if stopped else partial(end, cancelled=True)
+                if not job.cancelled.is_set():  # the server is closing
+                    return
             except FramenestError as error:
-                end = partial(end, self._message(error, job))
+                why = self.without_paths(str(error))
             except Exception as error:
                 log.exception("job %s", job.id)
-                end = partial(end, f"unexpected {type(error).__name__}")
-            self._retry(end)
-            if job.kind == "rank":
-                self._retry(partial(self.rankings.tidy, job.target))
+                why = f"unexpected {type(error).__name__}"
+            self._retry(partial(self.jobs.finish, job, why, cancelled=job.cancelled.is_set()))
             log.info("job %s %s %s", job.id, job.kind, job.state)
 
     def _retry(self, step: Callable[[], Result]) -> Result | None:
@@ -244,16 +238,19 @@ class Service:
             return
         video = self.library.get(job.video)
         path = str(video.check())
-        arguments: list[Any] = [path]
+        call = partial(worker.call, progress=progress, cancelled=job.cancelled.is_set)
         if job.kind == "rank":
-            request = replace(convert(job.request, RankRequest), video=path)
-            arguments = [request, str(self.rankings.path(job.target))]
-        info = worker.call(job.kind, *arguments, progress=progress, cancelled=job.cancelled.is_set)
+            info, ranking = call("rank", replace(convert(job.request, RankRequest), video=path))
+            self.rankings.store(job.target, ranking)
+        else:
+            info = call("index", path)
         if video.info is None:
             self.library.indexed(video.id, info)
 
     def _search(self, worker: VideoWorker, job: Job, progress: Callable[[str, int, int], None]) -> None:
-        search = self.search_state(job.target) | {"job": None}
+        search = self.journal.recall(f"search:{job.target}")
+        if search is None:  # one of its videos was removed
+            raise Refusal(404, "no such search")
         videos: dict[str, LibraryVideo] = {}
         for id_ in search["videos"]:
             with suppress(Refusal):  # it has just gone
@@ -264,21 +261,20 @@ class Service:
             statement = "update remembered set value = ? where key = ?"
             self.journal.execute(statement, [json.dumps(search), f"search:{job.target}"])
 
-        def moment(row: dict[str, Any]) -> dict[str, Any]:
-            video = videos[row["video"]]
-            image = f"/videos/{video.id}/frames/{row['frame']}"
-            return row | {"video": video.id, "name": video.name, "image": image}
-
         def report(stage: str, *values: Any) -> None:
             if stage == "moments":
-                search["moments"] = [*map(moment, values[0])]
+                search["moments"] = []
+                for row in values[0]:
+                    video = videos[row["video"]]
+                    image = f"/videos/{video.id}/frames/{row['frame']}"
+                    search["moments"].append(row | {"video": video.id, "name": video.name, "image": image})
                 with suppress(StoreError):  # go on reading what the worker reports
                     keep()
             elif stage in ("videos", "probes"):
                 progress(stage, *values)
 
-        query = (search["query"], list(videos), search["n"])
-        skipped = worker.call("search", *query, progress=report, cancelled=job.cancelled.is_set)
+        call = partial(worker.call, progress=report, cancelled=job.cancelled.is_set)
+        skipped = call("search", search["query"], list(videos), search["n"])
         for path, why in skipped.items():
             video = videos.pop(path)
             reason = self.without_paths(why.removeprefix(f"{path}: "))
@@ -293,10 +289,3 @@ class Service:
             if folder is not None:
                 message = message.replace(f"{folder.resolve()}{os.sep}", "")
         return message
-
-    def _message(self, error: FramenestError, job: Job) -> str:
-        message = str(error)
-        with suppress(Refusal, StoreError):  # the video may be gone
-            video = self.library.get(job.video)
-            message = message.replace(str(video.path), video.name)
-        return self.without_paths(message)

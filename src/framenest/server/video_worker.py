@@ -7,12 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from framenest.cache.files import write_atomic
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, VideoError
 from framenest.frames import ImageSpec, VideoInfo
@@ -35,24 +33,19 @@ CANCEL_SECONDS = 5.0  # that a cancelled task may take to stop by itself
 NICENESS = 5  # answering requests goes before work
 
 
-def load_tasks(
-    report: Report, scorer: str, scoring: ScorerConfig, cache: str | None, decoder: str
-) -> Callable[..., Any]:
-    """For WorkerProcess: calls name a method of VideoTasks and give its arguments."""
-    tasks = VideoTasks(scorer, scoring, cache, decoder, partial(report, "progress"))
-    return lambda task, *arguments: getattr(tasks, task)(*arguments)
-
-
 class VideoTasks:
-    """One scorer and its session of open videos. Not thread-safe."""
+    """One scorer and its session of open videos. Calls name a method and give its arguments."""
 
     def __init__(
-        self, scorer: str, scoring: ScorerConfig, cache: str | None, decoder: str, progress: Report
+        self, report: Report, scorer: str, scoring: ScorerConfig, cache: str | None, decoder: str
     ) -> None:
-        self._report = progress
+        self._report = partial(report, "progress")
         self._session = Session(
-            scorer, store=cache, progress=progress, keep_features=True, scoring=scoring, decoder=decoder
+            scorer, store=cache, progress=self._report, keep_features=True, scoring=scoring, decoder=decoder
         )
+
+    def __call__(self, task: str, *arguments: Any) -> Any:
+        return getattr(self, task)(*arguments)
 
     def scorer(self) -> str:
         """Load the scorer; its name and version."""
@@ -67,11 +60,10 @@ class VideoTasks:
             Searcher(self._session).store_vectors(self._session.open(path), index)
         return index.video.to_json()
 
-    def rank(self, request: RankRequest, target: str) -> dict[str, Any]:
-        """Rank a video as a request asks, into a file; the video's VideoInfo."""
+    def rank(self, request: RankRequest) -> tuple[dict[str, Any], bytes]:
+        """Rank a video as a request asks; its VideoInfo, and the ranking as JSON."""
         ranking = rank_request(request, self._session)
-        write_atomic(Path(target), ranking.dumps().encode(errors="surrogatepass"), follow=False)
-        return ranking.video.to_json()
+        return ranking.video.to_json(), ranking.dumps().encode(errors="surrogatepass")
 
     def search(self, query: str, videos: list[str], n: int) -> dict[str, str]:
         """Search videos, reporting the best moments so far; returns why some could not be searched."""
@@ -95,7 +87,7 @@ class VideoTasks:
         decoder = self._session.open(path)
         on_screen = np.searchsorted(decoder.seconds, np.asarray(times) + 1e-9, side="right") - 1
         frames = np.unique(np.maximum(on_screen, 0))
-        pictures = self._jpegs(decoder.info.to_json(), frames.tolist(), short)
+        pictures = _jpegs(decoder, frames.tolist(), short)
         return [(frame, float(decoder.seconds[frame]), picture) for frame, picture in pictures]
 
     def said(self, path: str, question: str, count: int) -> list[tuple[float, float, str]]:
@@ -104,15 +96,9 @@ class VideoTasks:
         return [(passage.start, passage.end, passage.text) for passage in passages]
 
     def pictures(self, video: dict[str, Any], frames: list[int], short: int) -> None:
-        """Report (frame, JPEG) of each frame, as soon as it is decoded; see `_jpegs`."""
-        for frame, picture in self._jpegs(video, frames, short):
-            self._report(frame, picture)
-
-    def _jpegs(self, video: dict[str, Any], frames: list[int], short: int) -> Iterator[tuple[int, bytes]]:
-        """(frame, JPEG) with this short side, ascending; frames that do not decode are left out."""
-        decoder = self._reopen(VideoInfo.from_json(video))
-        for number, pixels in one_by_one(decoder, frames, ImageSpec.short_side(short)):
-            yield number, encode_image(pixels, quality=JPEG_QUALITY)
+        """Report (frame, JPEG) of each frame with this short side, ascending, if it decodes."""
+        for picture in _jpegs(self._reopen(VideoInfo.from_json(video)), frames, short):
+            self._report(*picture)
 
     def _reopen(self, known: VideoInfo) -> Decoder:
         must_not_fetch_unasked(known)
@@ -122,10 +108,10 @@ class VideoTasks:
         self,
         ranking: Ranking,
         k: int,
+        spoken: int,
         style: StyleName,
         max_side: int,
-        spoken: int,
-        instructions: Sequence[str],
+        instructions: Sequence[str] = (),
     ) -> Request:
         """The question of a ranking and its first k frames, as a request for a model.
 
@@ -151,6 +137,11 @@ class VideoTasks:
         return self.request(*arguments).dumps()
 
 
+def _jpegs(decoder: Decoder, frames: list[int], short: int) -> Iterator[tuple[int, bytes]]:
+    for number, pixels in one_by_one(decoder, frames, ImageSpec.short_side(short)):
+        yield number, encode_image(pixels, quality=JPEG_QUALITY)
+
+
 class VideoWorker:
     """Does one task at a time, in a process that is replaced when it dies. Thread-safe: calls take turns.
 
@@ -165,7 +156,7 @@ class VideoWorker:
     def __init__(self, settings: ServerSettings, limits: ProcessLimits) -> None:
         what = (settings.scorer, settings.scoring, settings.cache, settings.decoder)
         self.limits = limits
-        self._process = WorkerProcess(load_tasks, *what, limits=limits, niceness=NICENESS)
+        self._process = WorkerProcess(VideoTasks, *what, limits=limits, niceness=NICENESS)
         self._turn = threading.Lock()
         self._closed = False
 

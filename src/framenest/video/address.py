@@ -23,7 +23,7 @@ from framenest.cache.hashes import digest
 from framenest.cache.remote import file_system
 from framenest.errors import VideoError
 from framenest.progress import ShowProgress
-from framenest.video.source import Source, begins_a_playlist
+from framenest.video.source import Source
 from framenest.video.web_page import PAGES, check_size, fetch_page
 
 REQUEST_SECONDS = 30.0
@@ -31,12 +31,10 @@ PIECE_SECONDS = 120.0  # for a MiB
 CHUNK_BYTES = 2**20
 
 
-def find(
-    url: str, stream: int | None, local: DirectoryStore, progress: ShowProgress, *, playlists: bool = False
-) -> Source:
+def find(url: str, stream: int | None, local: DirectoryStore, progress: ShowProgress) -> Source:
     """Look up a video at a URL. A download, if needed, goes to the local directory."""
     if url.lower().startswith(("http://", "https://")):
-        return _http(url, stream, local, progress, playlists)
+        return _http(url, stream, local, progress)
     system, path = file_system(url, VideoError)
     try:
         fingerprint = digest(url, str(system.ukey(path)))
@@ -48,12 +46,10 @@ def find(
         # memory:// hands out one object, but every reader needs its own position.
         return io.BytesIO(file.getvalue()) if isinstance(file, io.BytesIO) else cast(BinaryIO, file)
 
-    return Source(url, fingerprint, stream, None, open_file, playlists)
+    return Source(url, fingerprint, stream, None, open_file)
 
 
-def _http(
-    url: str, stream: int | None, local: DirectoryStore, progress: ShowProgress, playlists: bool
-) -> Source:
+def _http(url: str, stream: int | None, local: DirectoryStore, progress: ShowProgress) -> Source:
     """Use range requests if the server supports them; otherwise, or for a page, download the file once."""
     with _request(url, "bytes=0-0") as answer:
         headers = answer.headers
@@ -62,18 +58,14 @@ def _http(
         page = headers.get_content_type() in PAGES
         if answer.status == 206 and size.isdecimal() and not page:
             fingerprint, length = digest(url, size, version), int(size)
-            return Source(url, fingerprint, stream, url, partial(http_file, url, length), playlists)
+            return Source(url, fingerprint, stream, url, partial(http_file, url, length))
         target = local.root / DOWNLOADS / digest(url, headers.get("Content-Length"), version)
         if page:
             target = fetch_page(url, local, progress)
         elif not target.is_file() or not any(version):
             _download(url, answer, target)
     in_use = InUse(target)
-    content = local.fingerprint(str(target))
-    with target.open("rb") as file:
-        if playlists and begins_a_playlist(file.read(1024)):  # its segments are next to the URL, not here
-            return Source(url, content, stream, url, lambda: target.open("rb"), playlists, in_use)
-    return Source(url, content, stream, str(target), in_use=in_use)
+    return Source(url, local.fingerprint(str(target)), stream, str(target), in_use=in_use)
 
 
 def _download(url: str, answer: Any, target: Path) -> None:

@@ -14,7 +14,7 @@ import signal
 import stat
 import sys
 import time
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -88,30 +88,23 @@ def _supervise(
     source: Source, size: int, seconds: int, memory: int, *, check: bool = False
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     peak, until = 0, time.monotonic() + CHECK_WAIT_SECONDS
-    request = [
-        source.path,
-        source.stream,
-        source.local,
-        source.playlists,
-        size,
-        seconds,
-        memory if check else 0,
-    ]
+    request = [source.path, source.stream, source.local, size, seconds, memory if check else 0]
     paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
     command, environment = [sys.executable, "-P", __file__, json.dumps(request)], os.environ | paths
-    with (
-        Popen(command, env=environment, stdin=DEVNULL, stdout=PIPE, stderr=PIPE) as process,
-        ExitStack() as at_end,
-    ):
-        at_end.callback(process.kill)
-        while process.returncode is None:
-            peak = max(peak, own_memory(process.pid))
-            if peak > memory:
-                raise VideoError(f"{source.path}: opening it takes more than {size_text(memory)} of memory")
-            if check and time.monotonic() > until:
-                raise TimeoutError
-            with suppress(TimeoutExpired):
-                data, errors = process.communicate(timeout=_POLL_SECONDS)
+    with Popen(command, env=environment, stdin=DEVNULL, stdout=PIPE, stderr=PIPE) as process:
+        try:
+            while process.returncode is None:
+                peak = max(peak, own_memory(process.pid))
+                if peak > memory:
+                    raise VideoError(
+                        f"{source.path}: opening it takes more than {size_text(memory)} of memory"
+                    )
+                if check and time.monotonic() > until:
+                    raise TimeoutError
+                with suppress(TimeoutExpired):
+                    data, errors = process.communicate(timeout=_POLL_SECONDS)
+        finally:
+            process.kill()
     code = process.returncode
     cause = signal.Signals(-code).name if code < 0 else f"code {code}"
     if cause == "SIGXCPU":
@@ -127,9 +120,7 @@ def _supervise(
     return header | ({"memory": peak} if peak > _ORDINARY_BYTES and not check else {}), arrays
 
 
-def _answer(
-    path: str, stream: int | None, local: str, playlists: bool, size: int, seconds: int, check: int
-) -> bytes:
+def _answer(path: str, stream: int | None, local: str, size: int, seconds: int, check: int) -> bytes:
     """What the process writes. check: bytes of memory for `check_guarded`, 0 to describe the video."""
     with suppress(ImportError):  # on Windows
         import resource
@@ -139,7 +130,7 @@ def _answer(
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
         if check:
             resource.setrlimit(resource.RLIMIT_AS, (LIBRARY_BYTES + check, LIBRARY_BYTES + check))
-    source = Source(path, "", stream, local, playlists=playlists)
+    source = Source(path, "", stream, local)
     if is_remote(local):
         from framenest.video.address import http_file
 

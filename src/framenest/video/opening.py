@@ -1,15 +1,14 @@
 """Open any kind of video: a file, a URL, a folder of images, an array, a Decoder.
 
 Files and URLs are opened by a decoder class from the entry-point group `framenest.decoders`, Framenest's own
-included. Its classmethod `open(path, argument, *, stream, allow_playlists, store, progress)` returns
-a `protocols.Decoder`; `argument` is what follows the colon in NAME:ARGUMENT.
+included. Its classmethod `open(path, argument, *, stream, store, progress)` returns a `protocols.Decoder`;
+`argument` is what follows the colon in NAME:ARGUMENT.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from framenest.plugins import load_plugin, plugins
 from framenest.progress import ShowProgress
 from framenest.protocols import Store
 from framenest.video.decoder import Decoder
-from framenest.video.source import Source, is_remote
+from framenest.video.source import is_remote
 from framenest.video.stills import ArrayDecoder, ImageFolderDecoder, stacked
 
 DECODERS = "framenest.decoders"
@@ -37,7 +36,6 @@ def open_video(
     fps: float | None = None,
     stream: int | None = None,
     decoder: str = "pyav",
-    allow_playlists: bool = False,
     store: Store | None = None,
     progress: ShowProgress = True,
 ) -> Decoder:
@@ -49,10 +47,8 @@ def open_video(
             Pillow images or arrays (H, W, 3) of one size), or a Decoder, returned unchanged.
         fps: frames per second of a folder, 1 by default, or of frames in memory.
         stream: which stream of a file, counted from 0; FFmpeg's choice by default.
-        decoder: NAME or NAME:ARGUMENT of the decoder for files and URLs: "pyav", "pyav:cuda" (NVIDIA's video
-            engine), or one that another package registers.
-        allow_playlists: also open files that name other files or URLs (HLS, DASH, ffconcat). Fingerprinting
-            a playlist means reading everything that it names. A playlist at a URL may name only URLs.
+        decoder: "pyav", or NAME or NAME:ARGUMENT of a decoder for files and URLs that another package
+            registers.
         store: where timelines are cached; the user's cache by default. Hashes of files and downloads
             always stay on this machine.
         progress: of fetching the video of a page; as for `Session`.
@@ -81,9 +77,7 @@ def open_video(
                 f"{path}: fps is for folders of images and frames in memory; a video file has its own times"
             )
         name, _, argument = decoder.partition(":")
-        opened = _decoder_class(name).open(
-            path, argument, stream=stream, allow_playlists=allow_playlists, store=store, progress=progress
-        )
+        opened = _decoder_class(name).open(path, argument, stream=stream, store=store, progress=progress)
         if not isinstance(opened, Decoder):
             raise ConfigError(f"{decoder!r} is not a decoder: it needs info, seconds, key_frames, read")
         return opened
@@ -98,7 +92,7 @@ def open_video(
 def _decoder_class(name: str) -> Any:
     points = plugins(DECODERS, ["pyav"])
     if name not in points:
-        names = ", ".join(["pyav", "pyav:cuda", *(point for point in points if point != "pyav")])
+        names = ", ".join(points)
         raise ConfigError(f"there is no decoder {name!r}; choose from {names}")
     return load_plugin(points[name])
 
@@ -115,7 +109,6 @@ def reopen(
     known: VideoInfo,
     video: Video | None = None,
     *,
-    allow_playlists: bool = False,
     store: Store | None = None,
 ) -> Decoder:
     """Open the video that a ranking was made from.
@@ -123,7 +116,6 @@ def reopen(
     Args:
         known: `Ranking.video` or `Prefix.video`.
         video: where the video is now, if it has moved; a Decoder; or the same frames in memory.
-        allow_playlists: open it even if it is a playlist; see `open_video`.
         store: where its timeline is cached; the user's cache by default.
 
     Returns:
@@ -148,35 +140,7 @@ def reopen(
             raise VideoError(f"{where}: no such file; if it has moved, give its path with video=")
         needs_fps = Path(where).is_dir()
     fps = known.fps if needs_fps else None
-    decoder = open_video(where, fps=fps, stream=known.stream, allow_playlists=allow_playlists, store=store)
+    decoder = open_video(where, fps=fps, stream=known.stream, store=store)
     if decoder.info.fingerprint != known.fingerprint:
         raise IndexMismatch(f"{decoder.info.path}: this video has changed since it was ranked; rank it again")
     return decoder
-
-
-SAME_RATE = 0.01
-"""Relative difference allowed between two frame rates of one video."""
-
-
-def must_be_the_same(known: VideoInfo, frames: int, fps: float | None) -> None:
-    """Refuse a video that another library has opened, unless it may be the one that was ranked.
-
-    Such libraries trust the header, which may have no frame count, count more frames than a truncated file
-    has, or give a nominal rate. So the numbers must be the true ones, or those in the ranked file's header.
-    frames: the library's count; 0 if unknown. IndexMismatch if it is another video, or the file has changed.
-    """
-
-    def fits(count: int, rate: float) -> bool:
-        return (frames <= 0 or frames == count) and (not fps or abs(fps - rate) <= SAME_RATE * rate)
-
-    if fits(known.num_frames, known.fps) or (frames == known.num_frames and not known.constant_rate):
-        return
-    if Path(known.path).is_file():
-        reopen(known)
-        with closing(Source.at(known.path, stream=known.stream).open()) as opened:
-            if fits(*opened.claims()):
-                return
-    raise IndexMismatch(
-        f"this is not the video that was ranked: it has {max(frames, 0) or 'an unknown number of'} frames at "
-        f"{fps or 0:.2f} per second, {known.path} has {known.num_frames} at {known.fps:.2f}"
-    )

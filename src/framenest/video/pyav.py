@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 
 from framenest.cache.directory import keep, local_directory
 from framenest.cache.hashes import buffer_hash, digest
-from framenest.errors import ConfigError, VideoError
+from framenest.errors import ConfigError
 from framenest.frames import Array, VideoInfo
-from framenest.processes import cores, gpu_memory, machine_memory, process_memory
+from framenest.processes import cores, machine_memory, process_memory
 from framenest.progress import ShowProgress
 from framenest.protocols import Store
-from framenest.text import one_line
 from framenest.video.address import find
 from framenest.video.decoder import Picture, PictureDecoder, Sizes, SubtitleTrack
 from framenest.video.guarded_opening import describe_guarded
@@ -34,14 +33,11 @@ from framenest.video.timeline import DESCRIPTION_FORMAT, Timeline
 
 RUN_BYTES = 32 * 2**20
 """Bytes of decoded pictures that a run may buffer for the consumer; at least one picture."""
-NVDEC_READERS = 8
-"""Readers on one GPU; an H200 has seven video engines, most GPUs fewer."""
 _REFERENCE_BYTES, _REFERENCE_SHARE = 2**30, 1 / 16
 """Bytes of reference frames that all decoders together may hold, or this share of the machine's memory."""
 _REFERENCE_FRAMES = 20
 """Frames that one decoder may hold."""
 DAMAGED_VIDEO = "this video is damaged: some frames are as a player patches them up, or left out"
-_REMEDY = "use the decoder pyav"
 _TEXT_CODECS = ("subrip", "srt", "text", "webvtt", "ass", "ssa", "mov_text")
 _SUBSTATION_FIELDS = 8  # before the text of a line
 
@@ -52,13 +48,9 @@ class PyAVDecoder(PictureDecoder):
     name = "pyav"
     version = f"{'.'.join(map(str, av.library_versions['libavcodec'][:2]))}-1"
 
-    def __init__(
-        self, source: Source, header: Mapping[str, Any], arrays: Mapping[str, Array], *, cuda: bool = False
-    ) -> None:
-        self.name = "pyav:cuda" if cuda else "pyav"
+    def __init__(self, source: Source, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
         build = X264_BUILD.search(bytes.fromhex(header["x264"]))
         self.source = replace(source, x264_build=build[1].decode() if build else "", strict=header["strict"])
-        self._cuda = cuda
         self._opening = header.get("memory", 0)
         self.timeline = Timeline.from_parts(header, arrays)
         named = {"path": source.path, "fingerprint": source.fingerprint}
@@ -73,28 +65,24 @@ class PyAVDecoder(PictureDecoder):
     def open(
         cls,
         path: str,
-        device: str = "",
+        argument: str = "",
         *,
         stream: int | None = None,
-        allow_playlists: bool = False,
         store: Store | None = None,
         progress: ShowProgress = False,
     ) -> PyAVDecoder:
-        """Open a file or URL. device: "cuda" for NVIDIA's video engine; see `open_video` for the others."""
-        cuda = _wants_cuda(device)
+        """Open a file or URL; see `open_video`. argument: this decoder takes none."""
+        if argument:
+            raise ConfigError(f"there is no decoder 'pyav:{argument}'; choose from pyav")
         local = local_directory(store)
         if is_remote(path):
-            source = find(path, stream, local, progress, playlists=allow_playlists)
+            source = find(path, stream, local, progress)
         else:
             check_file(path)
-            source = Source.at(path, local.fingerprint(path), stream, playlists=allow_playlists)
-        source = source.with_segments() if source.playlists else source
+            source = Source.at(path, local.fingerprint(path), stream)
         if stream is not None:
             source = replace(source, fingerprint=f"{source.fingerprint}-{stream}")
-        decoder = cls._of(source, store or local, cuda=cuda)
-        if cuda:
-            _check_nvdec(replace(source, cuda=True), decoder.info.codec)
-        return decoder
+        return cls._of(source, store or local)
 
     @classmethod
     def of_bytes(cls, data: bytes, name: str, store: Store) -> PyAVDecoder:
@@ -103,14 +91,14 @@ class PyAVDecoder(PictureDecoder):
         return cls._of(source, store)
 
     @classmethod
-    def _of(cls, source: Source, store: Store, *, cuda: bool = False) -> PyAVDecoder:
+    def _of(cls, source: Source, store: Store) -> PyAVDecoder:
         key = f"timeline/{digest(source.fingerprint, cls.version, DESCRIPTION_FORMAT)}"
         described = store.get(key)
         if not described:
             described = describe_guarded(source)
             keep(store, key, *described)
         header, arrays = described
-        decoder = cls(source, header, arrays, cuda=cuda)
+        decoder = cls(source, header, arrays)
         decoder._remember = lambda info: keep(
             store, key, header | {"video": header["video"] | {"notes": list(info.notes)}}, arrays
         )
@@ -168,13 +156,12 @@ class PyAVDecoder(PictureDecoder):
 
     def pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
         runs = plan(self.timeline, ascending)
-        source = replace(self.source, cuda=self._cuda)
         memory = min(max(_REFERENCE_BYTES, int(_REFERENCE_SHARE * machine_memory())), process_memory() // 4)
         held = _REFERENCE_FRAMES * 2 * self.info.width * self.info.height + self._opening
-        most = min(cores(), max(1, memory // held), len(runs), NVDEC_READERS if self._cuda else cores())
+        most = min(cores(), max(1, memory // held), len(runs))
         known = DAMAGED_VIDEO in self.info.notes
         readers = [
-            Reader(source, self.timeline, self.scaler(sizes), self._note_damage, damaged=known)
+            Reader(self.source, self.timeline, self.scaler(sizes), self._note_damage, damaged=known)
             for _ in range(most)
         ]
         if len(readers) > 1:
@@ -198,30 +185,6 @@ def _subtitle_text(data: bytes, codec: str) -> str:
         data = data[2 : 2 + int.from_bytes(data[:2], "big")]
     text = data.decode("utf-8", errors="replace")
     return text.split(",", _SUBSTATION_FIELDS)[-1] if codec in ("ass", "ssa") else text
-
-
-def _wants_cuda(device: str) -> bool:
-    if not device:
-        return False
-    if device != "cuda":
-        raise ConfigError(f"there is no decoder 'pyav:{device}'; choose from pyav, pyav:cuda")
-    if int(av.__version__.split(".")[0]) < 18:
-        raise ConfigError(f"decoder pyav:cuda needs PyAV 18, not {av.__version__}; {_REMEDY}")
-    if not gpu_memory():
-        raise ConfigError(f"decoder pyav:cuda needs an NVIDIA GPU, but the driver reports none; {_REMEDY}")
-    return True
-
-
-def _check_nvdec(source: Source, codec: str) -> None:
-    """Refuse a video that the GPU cannot decode; never fall back to the CPU silently."""
-    cause = ""
-    try:
-        with closing(source.open()) as opened:
-            if opened.context.is_hwaccel and opened.first_frame() is not None:
-                return
-    except VideoError as error:
-        cause = f" ({one_line(error.__cause__ or error)})"
-    raise VideoError(f"{source.path}: the GPU cannot decode this {codec} video{cause}; {_REMEDY}")
 
 
 Results = queue.Queue[Picture | BaseException | None]

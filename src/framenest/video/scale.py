@@ -96,8 +96,6 @@ class Scaler:
         self._targets = [(spec, VideoReformatter()) for spec in sizes]
 
     def __call__(self, frame: av.VideoFrame) -> list[Pixels]:
-        if frame.format.name == "cuda" and frame.sw_format is not None:
-            frame = frame.reformat(format=frame.sw_format.name)  # downloads it, once for all sizes
         return [self._one(frame, *target) for target in self._targets]
 
     def _one(self, frame: av.VideoFrame, spec: ImageSpec | None, reformatter: VideoReformatter) -> Pixels:

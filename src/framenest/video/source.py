@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 import av
-from av.codec.hwaccel import HWAccel
 from av.error import FFmpegError
 
 from framenest.cache.files import InUse
-from framenest.cache.hashes import digest
 from framenest.errors import VideoError
 from framenest.frames import MOST_PIXELS, check_image_size
 
@@ -59,11 +55,6 @@ VIDEO_SUFFIXES = frozenset((
 ))  # fmt: skip
 """Files of a folder that count as videos."""
 
-PLAYLISTS = frozenset(("hls", "concat", "dash"))
-"""Formats that name other files or URLs."""
-
-_FILE, _HTTP = ("file",), ("http", "https", "tcp", "tls", "httpproxy")
-
 
 def is_remote(path: str) -> bool:
     """Whether a video is at a URL, not a path.
@@ -74,32 +65,19 @@ def is_remote(path: str) -> bool:
     return re.match(r"[a-z][a-z0-9+.-]+://", path, re.IGNORECASE) is not None
 
 
-def begins_a_playlist(head: bytes) -> bool:
-    """Whether these are the first bytes of a playlist."""
-    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    return text.startswith((b"#EXTM3U", b"ffconcat")) or b"<MPD" in text
-
-
-def open_options(address: str | None, *, playlists: bool = False) -> dict[str, str]:
+def open_options(address: str | None) -> dict[str, str]:
     """FFmpeg's options for opening a video: the formats and protocols that are allowed.
 
-    address: a path or an http(s) URL; None if FFmpeg reads through a Python file. playlists: also open
-    playlists; one in a file may name files and http(s) URLs, one at a URL only http(s) URLs.
+    address: a path or an http(s) URL; None if FFmpeg reads through a Python file.
 
     >>> open_options("/videos/kiln.mp4")["protocol_whitelist"]
     'file'
-    >>> "hls" in open_options("/videos/kiln.m3u8", playlists=True)["format_whitelist"].split(",")
-    True
     """
-    formats = [*CONTAINERS]
-    protocols: tuple[str, ...] = ("none",)
+    protocols = "none"
     if address is not None:
         remote = address.lower().startswith(("http://", "https://"))
-        protocols = _HTTP if remote else _FILE
-        if playlists:
-            formats += sorted(PLAYLISTS)
-            protocols = (*protocols, *(() if remote else _HTTP), "crypto", "data")
-    return {"format_whitelist": ",".join(formats), "protocol_whitelist": ",".join(protocols)}
+        protocols = "http,https,tcp,tls,httpproxy" if remote else "file"
+    return {"format_whitelist": ",".join(CONTAINERS), "protocol_whitelist": protocols}
 
 
 def check_file(path: str) -> None:
@@ -144,9 +122,7 @@ class Source:
         stream: number of the stream in the file; None for FFmpeg's choice.
         local: the path or URL that FFmpeg opens; None if FFmpeg reads through `open_file`.
         open_file: opens the file in Python; None for `local`.
-        playlists: whether it may be a playlist.
         in_use: keeps a downloaded file locked.
-        cuda: decode on NVIDIA's video engine (NVDEC); frames stay in GPU memory until they are scaled.
         x264_build: the x264 build to pass to FFmpeg; empty if FFmpeg detects it.
         strict: return no frame in which the decoder concealed damage.
     """
@@ -156,19 +132,15 @@ class Source:
     stream: int | None = None
     local: str | None = None
     open_file: Callable[[], BinaryIO] | None = None
-    playlists: bool = False
     in_use: InUse | None = None
-    cuda: bool = False
     x264_build: str = ""
     strict: bool = False
 
     @classmethod
-    def at(
-        cls, path: str, fingerprint: str = "", stream: int | None = None, *, playlists: bool = False
-    ) -> Source:
+    def at(cls, path: str, fingerprint: str = "", stream: int | None = None) -> Source:
         """A file on this machine."""
         where = str(Path(path).absolute())
-        return cls(where, fingerprint, stream, where, playlists=playlists)
+        return cls(where, fingerprint, stream, where)
 
     def file(self) -> BinaryIO:
         """The bytes of the file, for reading its header."""
@@ -178,7 +150,13 @@ class Source:
         """Open the container, with a decoder for the chosen stream."""
         with damage_as_video_error(self.path):
             try:
-                container = self._container()
+                container: av.container.InputContainer = av.open(
+                    self.local or self.file(),
+                    "r",
+                    options=open_options(self.local),
+                    timeout=OPEN_READ_SECONDS,
+                    **_LENIENT,
+                )
             except (av.error.ArgumentError, av.error.InvalidDataError) as error:
                 raise VideoError(f"{self.path}: {self._why_not(error)}") from error
             try:
@@ -199,59 +177,18 @@ class Source:
                 raise
         return Opened(self.path, container, stream)
 
-    def _container(self, primary: str = "1") -> av.container.InputContainer:
-        """Open the file with FFmpeg.
-
-        On a GPU all readers share the primary context, since creating one takes long. FFmpeg refuses it if
-        torch has set it up with other flags; then every reader creates its own.
-        """
-        hwaccel = None
-        if self.cuda:
-            options: dict[str, object] = {"primary_ctx": primary}
-            hwaccel = HWAccel("cuda", allow_software_fallback=False, is_hw_owned=True, options=options)
-        try:
-            container: av.container.InputContainer = av.open(
-                self.local or self.file(),
-                "r",
-                options=open_options(self.local, playlists=self.playlists),
-                timeout=OPEN_READ_SECONDS,
-                hwaccel=hwaccel,
-                **_LENIENT,
-            )
-        except FFmpegError as error:
-            if hwaccel is None or primary == "0" or error.errno != errno.ENOTSUP:
-                raise
-            return self._container("0")
-        return container
-
-    def with_segments(self) -> Source:
-        """The same video; for a playlist, with the fingerprint of everything it names.
-
-        Playlists name their segments in many ways, and only FFmpeg knows what it opens, so this reads and
-        hashes every packet.
-        """
-        with closing(self.open()) as opened:
-            if opened.container.format.name not in PLAYLISTS:
-                return self
-            content = hashlib.blake2b(opened.context.extradata or b"", digest_size=16)
-            for packet in opened.packets():
-                content.update(f"{packet.pts} {packet.dts} {packet.size} ".encode())
-                content.update(bytes(packet))
-        return replace(self, fingerprint=digest(self.fingerprint, content.hexdigest()))
-
     def _why_not(self, error: FFmpegError) -> str:
         try:
             with self.file() as file:
                 head = file.read(1024)
         except OSError:
             head = b""
-        if not begins_a_playlist(head):
-            if isinstance(error, av.error.ArgumentError):  # FFmpeg's error for a format outside the allowlist
-                return "not a video, or in a format that Framenest does not open"
-            return f"not a video that FFmpeg can read ({error.strerror})"
-        if self.playlists:
-            return "a playlist; Framenest opens playlists only from files and http(s) URLs"
-        return "a playlist, which names other files; allow_playlists=True opens them"
+        text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+        if text.startswith((b"#EXTM3U", b"ffconcat")) or b"<MPD" in text:
+            return "a playlist, which names other files; ffmpeg -i PLAYLIST -c copy VIDEO.mkv joins them"
+        if isinstance(error, av.error.ArgumentError):  # FFmpeg's error for a format outside the allowlist
+            return "not a video, or in a format that Framenest does not open"
+        return f"not a video that FFmpeg can read ({error.strerror})"
 
     def _choose(self, container: av.container.InputContainer) -> av.VideoStream:
         streams = {stream.index: stream for stream in moving_streams(container)}
@@ -294,12 +231,6 @@ class Opened:
     @property
     def context(self) -> av.VideoCodecContext:
         return self.stream.codec_context
-
-    def claims(self) -> tuple[int, float]:
-        """Frames and frames per second according to the header, as libraries that trust it count them."""
-        rate = float(self.stream.average_rate or 0)
-        seconds = (self.container.duration or 0) / av.time_base
-        return self.stream.frames or int(seconds * rate + 0.5), rate
 
     def packets(self) -> Iterator[Packet]:
         """The stream's packets in decode order, from here to the end of what can be read.

@@ -160,7 +160,7 @@ def _row(packet: Packet) -> tuple[int, int, int, int, bool, bool, int]:
 def _from_packets(source: Source) -> tuple[_Table, int]:
     with closing(source.open()) as opened:
         # An edit list may name every packet thousands of times.
-        most = None if source.playlists else max(_FREE_PACKETS, opened.container.size or 0)
+        most = max(_FREE_PACKETS, opened.container.size or 0)
         table = np.fromiter(map(_row, islice(opened.packets(), most)), _ROW)
     if len(table) == most:
         raise VideoError(f"{source.path}: it has more packets than bytes")

@@ -1,22 +1,26 @@
-"""The paper's figure, as PNG, SVG and PDF."""
+"""The paper's timelines, as PNG, SVG and PDF (benchmarks/timelines.py)."""
 
 import io
+import runpy
 import xml.etree.ElementTree as ET
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
 from framenest import MEC, MECConfig
-from framenest.cli import main
 from framenest.errors import ConfigError
-from framenest.report import figure
 from framenest.report.page import read_images
 from framenest.selectors import load_selector
 from framenest.session import Session
 from framenest.testing import ArrayDecoder, TableScorer
 from score_tables import zero_elsewhere
 
+pytest.importorskip("matplotlib", reason="needs the extra `plots`")
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+figure = SimpleNamespace(**runpy.run_path(str(BENCHMARKS / "timelines.py")))
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -80,11 +84,8 @@ def test_selections_say_what_they_drop(video):
         figure.budgets_of(long)
 
 
-def test_the_command_writes_a_figure_instead_of_the_page(clip, tmp_path, monkeypatch):
+def test_the_command(clip, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     MEC(scorer=TableScorer(zero_elsewhere({40: 1.0}))).rank(clip, "Where?").save("ranking.json")
-    with pytest.raises(SystemExit) as ended:
-        main(["report", "ranking.json", "--figure", "figure.pdf", "--quiet"])
-    assert ended.value.code == 0
-    assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
-    assert not (tmp_path / "report.html").exists()
+    figure.main(["timeline.pdf", "ranking.json"])
+    assert (tmp_path / "timeline.pdf").read_bytes().startswith(b"%PDF")

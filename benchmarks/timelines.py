@@ -1,36 +1,41 @@
-"""Pictures of results: the paper's figure, which colors a timeline by rank, and contact sheets."""
+"""Draw the paper's timelines: colored by rank, with the frames of the budgets 8, 16 and 32 of each ranking.
+
+    python benchmarks/timelines.py timelines.png ranking.json [another.json …]      # or .svg, .pdf
+
+All rankings or selections are of one video, which is read again. Matplotlib comes with the extra `plots`.
+"""
 
 from __future__ import annotations
 
 import bisect
 import io
 import math
+import sys
 import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont, ImageOps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
 
-from framenest.errors import ConfigError, needs_extra
+from framenest.errors import ConfigError
 from framenest.frames import Pixels
 from framenest.method.prefix import Prefix
 from framenest.report.document import Result, document
-from framenest.selectors.selection import Selection
+from framenest.report.page import read_images
+from framenest.selectors.selection import Selection, load_result
 from framenest.text import clock
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from framenest.video.opening import reopen
 
 BUDGETS = (8, 16, 32)
 BANDS = ("#be3c1e", "#d68f00", "#10847e")
 PLAIN, INK, FAINT, WASH, SHADE = "#3a6cb8", "#181c21", "#697078", "#f0eee8", "#f8e2c4"
-PAPER = "#fafaf8"
 WIDTH, MARGIN, LABEL = 1600.0, 24.0, 120.0
 TICKS, AXIS, GAP = 64.0, 26.0, 6.0
-SHEET_TILE, SHEET_GAP, SHEET_CAPTION = 320, 12, 30
-"""Of a contact sheet, in pixels: the width of a tile, the space between tiles, the height of a caption."""
 
 
 def budgets_of(result: Result) -> list[Prefix]:
@@ -72,13 +77,7 @@ def draw(results: Sequence[Result], images: Mapping[int, Pixels], kind: str) -> 
 
     Returns:
         The file's content.
-
-    Raises:
-        MissingExtra: matplotlib is not installed.
     """
-    with needs_extra("plots", "matplotlib"):
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
     entries = document(results)["rankings"]
     file = io.BytesIO()
     # In SVG and PDF text stays text and every frame stays an image.
@@ -191,49 +190,14 @@ def _colour(rank: int | None) -> str:
     return PLAIN if rank is None else BANDS[_band(rank)]
 
 
-def contact_sheet(
-    prefix: Prefix,
-    images: Sequence[Pixels],
-    *,
-    title: str | None = None,
-    columns: int = 4,
-    labels: Sequence[str] = (),
-) -> Image.Image:
-    """Draw the frames of a prefix on one image.
+def main(given: Sequence[str]) -> None:
+    """The command."""
+    file, *rankings = given
+    results = [load_result(ranking) for ranking in rankings]
+    frames = figure_frames(results)
+    _, images = read_images(reopen(results[0].video), frames, set(frames))
+    Path(file).write_bytes(draw(results, images, Path(file).suffix[1:].lower()))
 
-    Args:
-        prefix: the frames, with their ranks and times.
-        images: one (h, w, 3) image per frame, in the order of prefix.frames.
-        title: a heading, such as the question.
-        columns: the number of columns.
-        labels: one per frame; by default "frame" and its number.
 
-    Returns:
-        A Pillow image in RGB.
-    """
-    height, width = images[0].shape[:2]
-    tile = (SHEET_TILE, max(1, round(SHEET_TILE * height / width)))
-    columns = min(columns, len(images))
-    page_width = columns * (SHEET_TILE + SHEET_GAP) + SHEET_GAP
-    heading = textwrap.wrap(title, width=max(20, page_width // 11)) if title else []
-    top = SHEET_GAP + 30 * len(heading) + (SHEET_GAP // 2 if heading else 0)
-    rows = math.ceil(len(images) / columns)
-    page = Image.new("RGB", (page_width, top + rows * (tile[1] + SHEET_CAPTION + SHEET_GAP)), PAPER)
-    draw = ImageDraw.Draw(page)
-    large, small = ImageFont.load_default(22), ImageFont.load_default(17)
-    for line, text in enumerate(heading):
-        draw.text((SHEET_GAP, SHEET_GAP + 30 * line), text, fill=INK, font=large)
-    for place, ((rank, second, frame), pixels) in enumerate(zip(prefix, images, strict=True)):
-        row, column = divmod(place, columns)
-        x, y = (
-            SHEET_GAP + column * (SHEET_TILE + SHEET_GAP),
-            top + row * (tile[1] + SHEET_CAPTION + SHEET_GAP),
-        )
-        page.paste(ImageOps.pad(Image.fromarray(pixels), tile, Image.Resampling.LANCZOS, PAPER), (x, y))
-        below = y + tile[1] + 5
-        if rank is not None:
-            draw.text((x, below), f"#{rank}", fill=BANDS[0], font=small)
-        draw.text((x + 52, below), clock(second), fill=INK, font=small)
-        label = textwrap.shorten(labels[place], 24, placeholder="…") if labels else f"frame {frame}"
-        draw.text((x + SHEET_TILE - draw.textlength(label, font=small), below), label, fill=FAINT, font=small)
-    return page
+if __name__ == "__main__":
+    main(sys.argv[1:])
