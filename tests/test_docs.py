@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rich_click as click
+from PIL import Image
 
 from command_line import commands
 from framenest.cli import app
@@ -196,3 +197,9 @@ def test_the_design_page_names_every_room():
         if path.suffix == ".py" or (path / "__init__.py").exists():
             name = path.stem if path.suffix else f"{path.name}/"
             assert name.startswith("__") or re.search(rf"^{name}(?!\w)", rooms, re.M), name
+
+
+def test_the_picture_of_the_report_has_the_words_of_the_page():
+    words = runpy.run_path(str(DOCS / "images" / "report.py"))["words"]()
+    with Image.open(DOCS / "images" / "report.png") as picture:
+        assert picture.text["words"] == words, "the page has changed; run: make screenshot"
