@@ -244,7 +244,7 @@ class ScorerConfig(CheckedSettings):
 class VideoConfig(CheckedSettings):
     """How a video is opened."""
 
-    fps: float | None = setting(None, "Frame rate of a folder of numbered images.", ANY)
+    fps: float | None = setting(None, "Frame rate of a folder of numbered images; 1 unless given.", ANY)
     stream: int | None = setting(None, "Index of the video stream. [default: FFmpeg's choice]", ANY)
     decoder: str = setting("pyav", "pyav, or a plug-in.", ANY)
 
