@@ -35,7 +35,7 @@ TEXT_BYTES = 1024
 OCR_PIXELS = 480
 LOOK_PIXELS, READ_PIXELS = 320, 640  # long sides at which text is looked for, and at which its lines are
 LOOK_LEVEL = 0.3  # confidence in text from which a frame is read; at 0.5, small print is overlooked
-MAX_LINES = 64  # read of a frame, the highest; walls of names in closing credits take seconds
+MAX_LINES = 32  # read of a frame, the highest; walls of names in closing credits take seconds
 BLOCK_PIXELS, SAME_LEVELS = 20, 2  # a picture has the text of the last one if no block differs so much
 LEAST_SURE, LEAST_LETTERS = 0.7, 3
 """Lines below this OCR confidence, or with fewer letters and digits, are more often noise than text."""
