@@ -181,7 +181,7 @@ class Look:
 
 
 def test_of_a_wall_of_names_the_highest_lines_are_read_and_those_read_before_are_not_read_again():
-    """Line i is i pixels high: the last 64 of 70 are read, in reading order."""
+    """Line i is i pixels high: the last MAX_LINES of 70 are read, in reading order."""
 
     class Reader:
         read = 0
