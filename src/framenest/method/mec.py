@@ -148,7 +148,8 @@ class MEC:
 
             # The candidate pool.
             scored = scoring.reranked(scored.join(scoring.zoomed(zoomed)))
-            strengths = [features.match_strength(probes, text) for text in texts]
+            judged = texts[1:] if scoring.screen and scoring.screen.decides else texts  # not what is written
+            strengths = [features.match_strength(probes, text) for text in judged]
             pool = CandidatePool(
                 video=decoder.info,
                 question=question,
