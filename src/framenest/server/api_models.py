@@ -191,8 +191,8 @@ class MomentOut(BaseModel):
     time: float = Field(description="Of the best frame.")
     frame: int = Field(description="Its number.")
     score: float = Field(description=f"Comparable across videos; nothing clearly matches below {UNSURE}.")
-    why: str = Field(description="What was seen or said.")
-    source: str = Field(description="Whether it was seen or said.")
+    why: str = Field(description="What was seen, said or written.")
+    source: str = Field(description="Whether it was seen, said or written.")
     image: str = Field(description="Where its picture is; add ?size= for the short side in pixels.")
 
 
