@@ -15,7 +15,6 @@ from typing import Any
 
 import long_video
 import quality
-import reproduce
 from machine import HERE, RESULTS, filled
 
 from framenest.config import DiscoveryConfig, IndexConfig, RankingConfig
@@ -374,7 +373,6 @@ PAGES: dict[Path, Callable[[], Tables]] = {
     DOCS / "many-videos.md": many_videos,
     DOCS / "models.md": models,
     DOCS / "performance.md": performance,
-    DOCS / "reproduce.md": lambda: reproduce.tables(reproduce.Own()),
     DOCS / "scorers.md": scorers,
     DOCS / "server.md": server,
 }

@@ -103,7 +103,8 @@ def options_of(command):
 
 FOREIGN = {"--mm-processor-kwargs", "--max-num-batched-tokens", "--gpu-memory-utilization",
            "--trust-request-mm-kwargs"}  # vLLM's  # fmt: skip
-FOREIGN |= {"--gen_kwargs", "--model_args"}  # lmms-eval's
+FOREIGN |= {"--default-chat-template-kwargs"}
+FOREIGN |= {"--gen_kwargs", "--model_args", "--num_processes"}  # lmms-eval's and accelerate's
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name != "CHANGELOG.md"], ids=lambda p: p.name)
