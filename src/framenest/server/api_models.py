@@ -288,6 +288,7 @@ class AnswerOut(BaseModel):
     model: str
     k: int
     cited: list[CitedTime] = Field(description="Times of frames in the answer, in its order.")
+    not_shown: list[str] = Field(description="Times that it cites, of which no frame was shown.")
     seconds: float = Field(description="What it took.")
 
 
