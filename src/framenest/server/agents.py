@@ -34,7 +34,8 @@ from framenest.video.source import is_remote
 USAGE = """Frames of long videos, chosen for a question. Call `what_is` to see which videos there are, or
 `find` if you do not know in which of them something is seen, said or written. Call `look` with a video and
 the user's question (and, if you know what it would look like, descriptions in look_for), and `more` with its
-look_id while the frames do not settle the question. `frames_at` shows given times, `said` searches one transcript."""
+look_id while the frames do not settle the question. `frames_at` shows given times, `said` searches one
+transcript."""
 PIXELS_A_TOKEN = 750  # of a picture, as the makers of common models count, within a tenth
 MIN_SIDE_PIXELS = 64  # pixels of the short side, below which a picture shows nothing
 MAX_TIMES = 64
