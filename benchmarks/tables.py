@@ -63,7 +63,11 @@ def readme() -> Tables:
     costs = {"MEC": "mec", "AKS": "aks", "WFS-SB": "wfs-sb"}
     rows = measured("efficiency")["rows"]
     first, another = (question["wall_seconds"] for question in measured("pipeline")["questions"])
+    ours, low, high = (100 * share for share in hits["mec:residual"]["hit"]["8"])
+    even, least, most = (100 * share for share in hits["uniform"]["hit"]["8"])
     return {
+        "hits": f"{ours:.0f} % (95 % interval: {low:.0f} to {high:.0f} %)",
+        "uniform-hits": f"{even:.0f} % ({least:.0f} to {most:.0f} %)",
         "quality": table(shown, [[percent(hits[name]["hit"]["8"][0]) for name in shown.values()]]),
         "cost": table(
             ["", "frames encoded", "seconds"],
