@@ -25,7 +25,6 @@ export const TERMS = {
   relevance: "How well the frame matches the question, according to the scorer.",
   change: "How much the image differs from the neighbouring probes.",
   observability: "How sharp and well exposed the image is.",
-  text: "How well the words on screen match the question.",
   speech: "How well what is said at this time answers the question.",
   from: "Whether the frame is a probe or a zoom frame.",
   time: "Time since the first frame.",
