@@ -160,7 +160,7 @@ def test_what_is_written_decides_by_hand():
     relevance, reasons = screen.join(frames, np.float32([0.5, 1, 1]), ["cup", "", "map"])
     cue = sigmoid(np.array([(0.5 - 0.42) / 0.05, -0.42 / 0.05]))
     assert relevance == pytest.approx([0.8 * cue[0] + 0.1, 0.8 * cue[1] + 0.2, 0.2], abs=1e-6)
-    assert reasons == ['reads "THE END"', "", "map"]
+    assert reasons == ['reads "wall / THE END"', "", "map"]
     zoomed, _ = screen.join(np.array([7]), np.float32([1]), [])
     assert zoomed == pytest.approx([0.2]), "relative to the probes"
 

@@ -190,7 +190,7 @@ class ScreenText:
         return np.asarray(joined, dtype=np.float32), reasons
 
     def _scored(self, screens: Sequence[str], everywhere: Sequence[str]) -> dict[str, tuple[float, str]]:
-        """The score of each text of a frame, and its best line, or all of it; also of no text."""
+        """The score of each text of a frame, and its best line with those beside it; also of no text."""
         scored, split = {"": (-np.inf, "")}, [text.split("\n") for text in screens]
         every = sorted({*chain(*split), *map(" ".join, split)})
         if every:
@@ -199,7 +199,8 @@ class ScreenText:
             raw += FUZZY_WEIGHT * matching(items(self._question), every, everywhere)
             score = dict(zip(every, raw.tolist(), strict=True))
         for text, lines in zip(screens, split, strict=True):
-            whole = " ".join(lines)
-            best = max((*lines, whole), key=lambda line: score[line])
-            scored[text] = score[best] + KIND_WEIGHT * has_kind_of_text(whole, self._question), best
+            whole, best = " ".join(lines), max(range(len(lines)), key=lambda place: score[lines[place]])
+            kind = KIND_WEIGHT * has_kind_of_text(whole, self._question)
+            shown = " / ".join(lines[max(0, best - 1) : best + 2])  # "Director", and who that is
+            scored[text] = max(score[lines[best]], score[whole]) + kind, shown
         return scored
