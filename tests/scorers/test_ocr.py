@@ -72,6 +72,7 @@ def test_what_stands_on_every_frame_tells_nothing():
         'When does "OPEN 24h" appear?',
         "Who gave financial support?",
         "According to the narrator, who was first?",
+        "Who is the narrator?",
     ],
 )
 def test_questions_that_ask_for_something_written(question):
@@ -86,6 +87,7 @@ def test_questions_that_ask_for_something_written(question):
         'When is this shown: "A bowl of noodles with a fork"?',
         "What happens after the credits?",
         "How many cups are on the table?",
+        "What language does the narrator speak?",
     ],
 )
 def test_questions_about_what_is_seen(question):
@@ -162,6 +164,7 @@ def test_what_is_written_decides_by_hand():
     cue = sigmoid(np.array([(0.5 - 0.42) / 0.05, -0.42 / 0.05]))
     assert relevance == pytest.approx([0.8 * cue[0] + 0.1, 0.8 * cue[1] + 0.2, 0.2], abs=1e-6)
     assert reasons == ['reads "THE END"', "", "map"]
+    assert (screen.match_strength().verdict, screen.match_strength().value) == ("weak", 0.5)
     zoomed, _ = screen.join(np.array([7]), np.float32([1]), [])
     assert zoomed == pytest.approx([0.2]), "relative to the probes"
 
@@ -170,6 +173,7 @@ def test_without_any_text_relevance_is_what_it_was():
     relevance = np.float32([0.5, 1])
     screen = ScreenText(Reading({}), "What is typed?", Directions(), Nothing())
     assert screen.join(np.arange(2), relevance, []) == (pytest.approx(relevance), ["", ""])
+    assert screen.match_strength().verdict == "none"
     assert screen.join(np.arange(1), relevance[:1], ["cup"]) == (pytest.approx([0.5]), ["cup"])
 
 

@@ -149,6 +149,8 @@ class MEC:
             # The candidate pool.
             scored = scoring.reranked(scored.join(scoring.zoomed(zoomed)))
             strengths = [features.match_strength(probes, text) for text in texts]
+            if scoring.screen is not None:
+                strengths[0] = scoring.screen.match_strength()
             pool = CandidatePool(
                 video=decoder.info,
                 question=question,

@@ -18,7 +18,7 @@ from framenest.config import ScorerConfig
 from framenest.errors import needs_extra
 from framenest.frames import FrameBatch, ImageSpec, Pixels
 from framenest.processes import cores
-from framenest.protocols import Encoded, Progress, Store
+from framenest.protocols import Encoded, MatchStrength, Progress, Store
 from framenest.scorers.checkpoint import InBackground
 from framenest.scorers.question_text import (
     SentenceEncoder,
@@ -41,6 +41,8 @@ LEAST_SURE, LEAST_LETTERS = 0.7, 3
 """Lines below this OCR confidence, or with fewer letters and digits, are more often noise than text."""
 FUZZY_WEIGHT, KIND_WEIGHT = 0.4, 0.1
 """What names, numbers and words of the question, and the kind of text it asks for, add to the similarity."""
+STRONG_TEXT, NO_TEXT = 0.55, 0.25
+"""Scores of the best line: from the first a match is strong, below the second there is none."""
 WRITTEN_WEIGHT = 0.8  # of what is written in the relevance; the rest is what is seen
 REASON_LETTERS = 80  # shown of a line
 
@@ -185,6 +187,11 @@ class ScreenText:
             line = shorten(scored[screens[row]][1], REASON_LETTERS, placeholder=" …")
             reasons[row] = f'reads "{line}"'
         return np.asarray(joined, dtype=np.float32), reasons
+
+    def match_strength(self) -> MatchStrength:
+        """By the best line of the probes, after `join`."""
+        best = self._probes[1].max(initial=0.0) if self._probes else 0.0
+        return MatchStrength.of(float(np.clip(best, 0, 1)), strong=STRONG_TEXT, none=NO_TEXT)
 
     def _scored(self, screens: Sequence[str], everywhere: Sequence[str]) -> dict[str, tuple[float, str]]:
         """The score of each text of a frame, and its best line; those of a frame without text, too."""
