@@ -259,7 +259,9 @@ def test_a_verdict_by_hand(tag_scorer):
     assert (six.verdict, six.there) == ("weak", ("cup",)), "0.9 / 7"
     assert six.words.startswith("there seems to be a cup, but the scorer cannot tell which of its moments (")
     assert strength("Where is the cup?", cup=0.15).verdict == "none", "below every level"
-    assert strength("Where is the bottle?", bottle=0.25).verdict == "weak", "below the detector's 0.3, not absent"
+    assert strength("Where is the bottle?", bottle=0.25).verdict == "weak", (
+        "below the detector's 0.3, not absent"
+    )
     assert strength("Where is the giraffe?", giraffe=0.74).verdict == "none", "0.84 for large animals"
     assert strength("Where is the red cup?").verdict == "weak", "a colour may be seen"
     assert strength("What are human rights?", person=0.95).verdict == "weak", "people do not count here"

@@ -165,8 +165,9 @@ class ScreenText:
 
     def join(
         self, frames: NDArray[np.int64], relevance: NDArray[np.float32], reasons: Sequence[str]
-    ) -> tuple[NDArray[np.float32], list[str]]:
-        """Relevance (n,) in which what is written decides, and reasons, the line read if it is one.
+    ) -> tuple[NDArray[np.float32], list[str], NDArray[np.float32]]:
+        """Relevance (n,) in which what is written decides, reasons, the line read if it is one, and (n,)
+        certainty, half of which is a strong line.
 
         The first call must be for the probes, which the others are relative to; if they have no text, nothing
         changes. reasons: of the relevance; none at all, or n.
@@ -180,13 +181,14 @@ class ScreenText:
         self._probes = self._probes or (everywhere, raw[raw > -np.inf])
         reasons = list(reasons) or [""] * len(screens)
         if not len(self._probes[1]):
-            return relevance, reasons
+            return relevance, reasons, np.zeros(len(frames), dtype=np.float32)
         written = WRITTEN_WEIGHT * answering(raw, self._probes[1])
         joined = written + np.float32(1 - WRITTEN_WEIGHT) * relevance
         for row in np.flatnonzero(2 * written > joined):
             line = shorten(scored[screens[row]][1], REASON_LETTERS, placeholder=" …")
             reasons[row] = f'reads "{line}"'
-        return np.asarray(joined, dtype=np.float32), reasons
+        certainty = np.clip(raw, 0, 1) * (0.5 / STRONG_TEXT)
+        return np.asarray(joined, dtype=np.float32), reasons, certainty.astype(np.float32)
 
     def match_strength(self) -> MatchStrength:
         """By the best line of the probes, after `join`."""

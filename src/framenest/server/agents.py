@@ -264,12 +264,12 @@ class VideoTools:
         head = [f"{video.name}, {span}{clock(ranking.video.duration)}: {len(chosen)} frames in time order"]
         head += [f"match with the question: {match.verdict}"] if match else []
         head += [match.words] if match and match.words else []
+        head += [prefix.roles_text] if prefix.roles_text else []
         head += [f"look_id: {id_}-{k}"] if k < len(ranking) else ["all ranked frames are shown"]
         shown: Shown = ["; ".join(head)]
         for (rank, second, _), picture in zip(chosen, pictures, strict=True):
-            labels, because = ranking.labels(rank), described["rule"]["because"][rank - 1]
-            reason = f"seen: {labels}" if labels else because[0].lower() + because[1:]
-            shown += [f"{second:.1f} s, rank {rank}: {reason}", Image(data=picture, format="jpeg")]
+            why = f"{ranking.roles[rank - 1]}: {ranking.reasons[rank - 1]}"
+            shown += [f"{second:.1f} s, rank {rank}, {why}", Image(data=picture, format="jpeg")]
         return shown
 
 
