@@ -33,9 +33,9 @@ from framenest.scorers.video_features import VideoFeatures
 TEXT_BYTES = 1024
 """Bytes of text kept per frame."""
 OCR_PIXELS = 480
-LOOK_PIXELS, READ_PIXELS = 384, 640  # long sides at which text is looked for, and at which its lines are
+LOOK_PIXELS, READ_PIXELS = 320, 640  # long sides at which text is looked for, and at which its lines are
 LOOK_LEVEL = 0.3  # confidence in text from which a frame is read; at 0.5, small print is overlooked
-MAX_LINES = 64  # read of a frame, the highest; walls of names in closing credits take seconds
+MAX_LINES = 32  # read of a frame, the highest; walls of names in closing credits take seconds
 BLOCK_PIXELS, SAME_LEVELS = 20, 2  # a picture has the text of the last one if no block differs so much
 LEAST_SURE, LEAST_LETTERS = 0.7, 3
 """Lines below this OCR confidence, or with fewer letters and digits, are more often noise than text."""
@@ -45,7 +45,6 @@ STRONG_TEXT, NO_TEXT = 0.55, 0.25
 """Scores of the best line: from the first a match is strong, below the second there is none."""
 WRITTEN_WEIGHT = 0.8  # of what is written in the relevance; the rest is what is seen
 REASON_LETTERS = 80  # shown of a line
-
 
 Readings = dict[int, tuple[str, float]]
 """By a hash of a line's picture: the line, and how sure OCR is of it."""
@@ -196,7 +195,7 @@ class ScreenText:
         return MatchStrength.of(float(np.clip(best, 0, 1)), strong=STRONG_TEXT, none=NO_TEXT)
 
     def _scored(self, screens: Sequence[str], everywhere: Sequence[str]) -> dict[str, tuple[float, str]]:
-        """The score of each text of a frame, and its best line; those of a frame without text, too."""
+        """The score of each text of a frame, and its best line, or all of it; also of no text."""
         scored, split = {"": (-np.inf, "")}, [text.split("\n") for text in screens]
         every = sorted({*chain(*split), *map(" ".join, split)})
         if every:
@@ -205,7 +204,7 @@ class ScreenText:
             raw += FUZZY_WEIGHT * matching(items(self._question), every, everywhere)
             score = dict(zip(every, raw.tolist(), strict=True))
         for text, lines in zip(screens, split, strict=True):
-            best, whole = max(lines, key=lambda line: score[line]), " ".join(lines)
-            kind = KIND_WEIGHT * has_kind_of_text(whole, self._question)
-            scored[text] = max(score[best], score[whole]) + kind, best
+            whole = " ".join(lines)
+            best = max((*lines, whole), key=lambda line: score[line])
+            scored[text] = score[best] + KIND_WEIGHT * has_kind_of_text(whole, self._question), best
         return scored
