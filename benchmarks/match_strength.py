@@ -59,7 +59,7 @@ def pairs_of(video: str, questions: list[GroundedQuestion], clips: set[str], ses
             for question in mine:
                 shares = [
                     (min(end, start + WINDOW) - max(begin, start)) / (end - begin)
-                    for begin, end in question.intervals_in(decoder)
+                    for begin, end in question.intervals
                 ]
                 if max(shares) > 0.9 or max(shares) <= 0:
                     found.append((f"{video} {start:g}", max(shares) > 0.9, probes.take(inside), question))

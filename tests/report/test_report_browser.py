@@ -245,7 +245,7 @@ def test_the_frames_come_first(visit, ranking):
         assert sorted(shown_) == sorted(reasons[:8])
         marked = page.locator(".tiles .match").count()
         assert marked == ranking.roles[:8].count("evidence")
-        assert f"{marked} match the question" in page.locator(".budget .said").inner_text()
+        assert f"; {marked} match" in page.locator(".budget .said").inner_text()
 
 
 def test_the_budget_is_in_the_address(visit, ranking):

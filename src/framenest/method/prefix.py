@@ -185,8 +185,9 @@ class Prefix:
         """
         if self.question is None or not self.roles:
             return ""
-        matching, size = self.roles.count("evidence"), len(self)
-        return f"{matching} of {size} frames match the question, {size - matching} add context"
+        matching, others = self.roles.count("evidence"), self.roles.count("context")
+        match, add = "matches" if matching == 1 else "match", "adds" if others == 1 else "add"
+        return f"{matching} of {len(self)} frames {match} the question, {others} {add} context"
 
     @property
     def largest_gap(self) -> float:

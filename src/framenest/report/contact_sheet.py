@@ -43,7 +43,7 @@ def contact_sheet(
     columns = min(columns, len(images))
     page_width = columns * (SHEET_TILE + SHEET_GAP) + SHEET_GAP
     if prefix.roles_text:
-        title = f"{title or prefix.question} · {prefix.roles_text} (framed)"
+        title = f"{title or prefix.question} · {prefix.roles_text.replace(',', ' (framed),')}"
     heading = textwrap.wrap(title, width=max(20, page_width // 11)) if title else []
     top = SHEET_GAP + 30 * len(heading) + (SHEET_GAP // 2 if heading else 0)
     rows = math.ceil(len(images) / columns)

@@ -32,9 +32,10 @@ from framenest.text import clock
 from framenest.video.source import is_remote
 
 USAGE = """Frames of long videos, chosen for a question. Call `what_is` to see which videos there are, or
-`find` if you do not know in which of them something is seen, said or written. Call `look` with a video and the user's
-question (and, if you know what it would look like, descriptions in look_for), and `more` with its look_id
-while the frames do not settle the question. `frames_at` shows given times, `said` searches one transcript."""
+`find` if you do not know in which of them something is seen, said or written. Call `look` with a video and
+the user's question (and, if you know what it would look like, descriptions in look_for), and `more` with its
+look_id while the frames do not settle the question. `frames_at` shows given times, `said` searches one
+transcript."""
 PIXELS_A_TOKEN = 750  # of a picture, as the makers of common models count, within a tenth
 MIN_SIDE_PIXELS = 64  # pixels of the short side, below which a picture shows nothing
 MAX_TIMES = 64
@@ -256,22 +257,22 @@ class VideoTools:
         video = service.video_of(id_)
         prefix = ranking.prefix(k)
         assert prefix.ranks is not None
-        rows = zip(prefix.ranks.tolist(), prefix.seconds.tolist(), prefix.frames.tolist(), strict=True)
-        chosen = [row for row in rows if row[0] > after]
-        side = short_side(ranking.video.to_json(), max(1, len(chosen)), max_tokens)
-        pictures = await asyncio.gather(*(service.pictures.get(video, frame, side) for *_, frame in chosen))
+        prefix = prefix.part(prefix.ranks > after)
+        side = short_side(ranking.video.to_json(), max(1, len(prefix)), max_tokens)
+        pictures = await asyncio.gather(*(service.pictures.get(video, frame, side) for *_, frame in prefix))
         match = ranking.stats.match
         described = document([ranking])["rankings"][0]
         span = f"{' to '.join(map(clock, described['window']))} of " if described["window"] else ""
-        head = [f"{video.name}, {span}{clock(ranking.video.duration)}: {len(chosen)} frames in time order"]
+        head = [f"{video.name}, {span}{clock(ranking.video.duration)}: {len(prefix)} frames in time order"]
         head += [f"match with the question: {match.verdict}"] if match else []
         head += [match.words] if match and match.words else []
         head += [prefix.roles_text] if prefix.roles_text else []
         head += [f"look_id: {id_}-{k}"] if k < len(ranking) else ["all ranked frames are shown"]
         shown: Shown = ["; ".join(head)]
-        for (rank, second, _), picture in zip(chosen, pictures, strict=True):
-            why = f"{ranking.roles[rank - 1]}: {ranking.reasons[rank - 1]}"
-            shown += [f"{second:.1f} s, rank {rank}, {why}", Image(data=picture, format="jpeg")]
+        rows = zip(prefix, prefix.roles, prefix.reasons, pictures, strict=True)
+        for (rank, second, _), role, reason, picture in rows:
+            why = f"rank {rank}, {role}: {reason}"
+            shown += [f"{second:.1f} s, {why}", Image(data=picture, format="jpeg")]
         return shown
 
 

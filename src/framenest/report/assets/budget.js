@@ -83,7 +83,8 @@ const inTime = (frames) => frames.sort((a, b) => a.frame - b.frame);
 /** One line on what the budget holds: "16 frames: 8 kept from budget 8, 8 new; 2 match the question, 14 add context". */
 export function summary(result, at) {
   const matching = at.frames.filter(({ place }) => result.roles?.[place] === "evidence").length;
-  const roles = `; ${matching} match the question, ${at.frames.length - matching} add context`;
+  const others = at.frames.length - matching;
+  const roles = `; ${matching} ${matching === 1 ? "matches" : "match"} the question, ${others} ${others === 1 ? "adds" : "add"} context`;
   return contents(result, at) + (result.roles && result.question !== null ? roles : "");
 }
 
