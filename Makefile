@@ -29,7 +29,7 @@ demo: .venv-demo/installed
 	.venv-demo/bin/framenest demo
 
 screenshot: demo $(VENV)/test-browser system-chromium
-	$(BIN)/python docs/images/report.py demo/x59_quiet_crew.html docs/images/report.png
+	$(BIN)/python docs/images/report.py demo/big_buck_bunny.html docs/images/report.png
 
 test: notice lint types core-tests
 

@@ -1,6 +1,6 @@
 """Take the README's picture: the demo's report, Framenest's frames above as many evenly spaced ones.
 
-    python docs/images/report.py demo/x59_quiet_crew.html docs/images/report.png
+    python docs/images/report.py demo/big_buck_bunny.html docs/images/report.png
 
 Needs the extra `test-browser` and Chromium; `make screenshot` sees to both. The picture carries the hash of
 the words that the page can show, so that a test notices if they have changed since.

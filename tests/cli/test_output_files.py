@@ -32,6 +32,7 @@ FOLDERS = {
     "rank --manifest": ("rank", "--manifest", "no.csv", "--scorer", "tags", "-o", "{}"),
     "rank --to": ("rank", "no.mp4", "Why?", "--scorer", "tags", "--to", "{}"),
     "search --to": (*SEARCH, "--to", "{}"),
+    "demo": ("demo", "--to", "{}"),
     "extract": ("extract", "no.json", "-k", "4", "--to", "{}"),
     "export --style vlmevalkit": ("export", "no.json", "-k", "4", "--style", "vlmevalkit", "-o", "{}"),
 }

@@ -55,7 +55,7 @@ CLIPS = (
 def demo(
     *, folder: opt.OutputFolder = option("Where to write.", "--to", default="demo"), common: opt.Common
 ) -> None:
-    """Fetch two free videos, ask a question about each, search both: 60 MB and two minutes.
+    """Fetch two free videos, ask a question about each, search both: 60 MB, four minutes.
 
     Prints the commands that it runs. DIR/report.html has the chosen frames above as many evenly spaced ones.
     """
