@@ -164,6 +164,15 @@ class Searchable(Protocol):
         ...
 
 
+@runtime_checkable
+class HasVocabulary(Protocol):
+    """A scorer that searches for the words that it knows, and not for others."""
+
+    def known_words(self, query: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The content words of a query that it searches for, and those that it does not know."""
+        ...
+
+
 @dataclass(frozen=True)
 class MatchStrength:
     """How strongly a video matches a question, as far as the scorer can tell in absolute terms.

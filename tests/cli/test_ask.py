@@ -164,6 +164,15 @@ def nested(decoder):
     return Selection(decoder.info, "What?", "by hand", "none", chosen, {})
 
 
+def test_a_time_that_was_not_shown_is_no_citation(capsys, clip):
+    asks = ("ask", clip, "What is it?", "-k", 4, *UNIFORM)
+    with ScriptedServer("Bars [0:00] and a code [20:54].", "Bars [0:00] and a code [20:54].") as server:
+        out = run(capsys, *asks, "--base-url", server.url)[1]
+        data = json.loads(run(capsys, *asks, "--base-url", server.url, "--json")[1])
+    assert re.findall(r"cite[sd]\s+(.*)", out) == ["0:00.0 (frame 0)", "20:54, which was not shown"]
+    assert data["not_shown"] == ["20:54"]
+
+
 def test_a_time_between_two_fused_frames_cites_both(frames):
     """vLLM's processor writes <5.0 seconds> for frames at 1.0 and 9.0."""
     decoder = open_video(frames, fps=10)

@@ -164,6 +164,8 @@ def print_reply(reply: Reply) -> None:
     for place in reply.cited:
         rank = "" if prefix.ranks is None else f", rank {int(prefix.ranks[place])}"
         facts.add_row("cited", f"{times[place]} (frame {int(prefix.frames[place])}{rank})")
+    for time in reply.not_shown:
+        facts.add_row("[yellow]cites[/]", escape(f"{time}, which was not shown"))
     if out.brief:
         print_table(facts)
         return

@@ -288,6 +288,11 @@ class TagScorer(Calibrated):
                 weights[-1][list(word.labels[kind])] += 1 / len(known)
         return np.concatenate(weights)
 
+    def known_words(self, query: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The words that labels mean, and the others; it does not search for colours."""
+        known, unknown = self._model().vocabulary.read(query)
+        return tuple(word.text for word in known), unknown
+
     def certainty(self, encoded: Encoded, question: str) -> NDArray[np.float32]:
         """(n,) how sure the networks are of the question's words, and of the one they are least sure of."""
         value = self.search_vectors(encoded) @ self.search_query(question)

@@ -21,7 +21,7 @@ from framenest.errors import FramenestError
 from framenest.images import ImageLimits
 from framenest.rank_request import LookFor
 from framenest.report.document import document
-from framenest.retrieval.search import UNSURE, check_query
+from framenest.retrieval.search import check_query
 from framenest.server.api_models import MOST_MOMENTS, Time
 from framenest.server.guard import Guard, Refusal, first_problem
 from framenest.server.jobs import Job
@@ -32,9 +32,10 @@ from framenest.text import clock
 from framenest.video.source import is_remote
 
 USAGE = """Frames of long videos, chosen for a question. Call `what_is` to see which videos there are, or
-`find` if you do not know in which of them something is seen, said or written. Call `look` with a video and the user's
-question (and, if you know what it would look like, descriptions in look_for), and `more` with its look_id
-while the frames do not settle the question. `frames_at` shows given times, `said` searches one transcript."""
+`find` if you do not know in which of them something is seen, said or written. Call `look` with a video and
+the user's question (and, if you know what it would look like, descriptions in look_for), and `more` with its
+look_id while the frames do not settle the question. `frames_at` shows given times, `said` searches one
+transcript."""
 PIXELS_A_TOKEN = 750  # of a picture, as the makers of common models count, within a tenth
 MIN_SIDE_PIXELS = 64  # pixels of the short side, below which a picture shows nothing
 MAX_TIMES = 64
@@ -108,15 +109,18 @@ class VideoTools:
         head = f"moments, best first: {len(moments)}; videos searched: {len(search['videos'])}"
         lines = [f"{video['name']}: {refused.get(video['name'], video['why'])}" for video in left_out]
         head += f"; left out: {len(lines)}" if lines else ""
-        if all(moment["score"] < UNSURE for moment in moments):
-            head += "; nothing clearly matches"
+        if not any(moment["confident"] for moment in moments):
+            head += "; nothing clearly matches" + ("; the nearest:" if moments else "")
+        for words, label in (("knows", "knows"), ("does_not_know", "does not know")):
+            head += f"; {label}: {', '.join(search[words])}" if search.get(words) else ""
         shown: Shown = ["\n".join([head, *lines[:MAX_LEFT_OUT_LINES]])]
         for moment in moments:
             video = service.library.get(moment["video"])
             assert video.info is not None  # it is indexed
             side = short_side(video.info, len(moments), max_tokens)
             span = f"{moment['start']:.1f} to {moment['end']:.1f} s, best at {moment['time']:.1f} s"
-            line = f"{video.name}, {span}: {moment['source']}: {moment['why']}"
+            weak = "" if moment["confident"] else "weak, "
+            line = f"{video.name}, {span}: {weak}{moment['source']}: {moment['why']}"
             picture = await service.pictures.get(video, moment["frame"], side)
             shown += [line, Image(data=picture, format="jpeg")]
         return shown
