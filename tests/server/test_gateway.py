@@ -131,6 +131,9 @@ def test_a_video_of_any_kind_becomes_frames_with_their_times(server, behind, med
     assert len(frames) == 4
     assert message["content"][-1] == QUESTION
     times = [float(time) for time in response.headers["framenest-times"].split(",")]
+    assert response.headers["framenest-evidence"] in [
+        f"{count}/{len(times)}" for count in range(len(times) + 1)
+    ]
     assert times == [round(frame / 25, 2) for frame in frames]
     assert response.headers["framenest-ranking"].startswith(f"{server.url}/#")
 

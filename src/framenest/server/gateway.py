@@ -90,6 +90,7 @@ class Gateway:
                     if turn is not None:
                         links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in turn.rankings)
                         headers = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
+                        headers |= {"framenest-evidence": turn.evidence}
                     if await self._relay(request, content, send, headers, offers=offers):
                         break
         except FramenestError as error:
