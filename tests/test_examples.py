@@ -73,7 +73,7 @@ def test_the_notebook(clip, tags_store, tmp_path):
     shown = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.outputs]
     assert len(shown) == 6  # kept with what it shows
     for cell in notebook.cells:
-        cell.source = cell.source.replace('"photos.mp4"', repr(str(clip)))
+        cell.source = cell.source.replace('"demo/x59_quiet_crew.mp4"', repr(str(clip)))
     assert str(clip) in notebook.cells[1].source
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]

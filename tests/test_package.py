@@ -27,6 +27,7 @@ ROOMS = [
     ["config", "frames", "processes"],
     ["protocols", "images", "rank_request"],
     ["cache"],
+    ["package_index"],
     ["models"],
     ["video"],
     ["transcript"],
@@ -131,7 +132,7 @@ def test_errors_form_one_tree():
     errors = [v for v in vars(framenest.errors).values() if isinstance(v, type) and issubclass(v, Exception)]
     errors = [v for v in errors if not issubclass(v, Warning)]
     assert all(issubclass(e, framenest.FramenestError) for e in errors)
-    assert len(errors) == 10
+    assert len(errors) == 11
 
 
 class Parrot:

@@ -227,8 +227,8 @@ class ScorerConfig(CheckedSettings):
     reranker: str = setting("qwen3-vl-reranker", "The scorer of that second pass.", ANY)
     ocr: Reading = setting(
         "auto",
-        "Read text on screen if the question asks for it: auto does if the extra `tags` is installed. "
-        "The preset `paper` never reads.",
+        "Read text on screen if the question asks for it; the preset `paper` never does. auto: if the extra "
+        "`tags` is installed. on: also while videos are indexed.",
         one_of(Reading),
     )
     subtitles: str | None = setting(
@@ -244,7 +244,7 @@ class ScorerConfig(CheckedSettings):
 class VideoConfig(CheckedSettings):
     """How a video is opened."""
 
-    fps: float | None = setting(None, "Frame rate of a folder of numbered images.", ANY)
+    fps: float | None = setting(None, "Frame rate of a folder of numbered images; 1 unless given.", ANY)
     stream: int | None = setting(None, "Index of the video stream. [default: FFmpeg's choice]", ANY)
     decoder: str = setting("pyav", "pyav, or a plug-in.", ANY)
 

@@ -130,6 +130,10 @@ class StoreError(FramenestError):
     """The cache or an output file cannot be read or written."""
 
 
+class NotFetched(StoreError):
+    """A file could not be downloaded: no network, or the server does not have it."""
+
+
 class CacheWarning(UserWarning):
     """Part of the cache failed; work continues without it."""
 

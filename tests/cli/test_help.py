@@ -1,7 +1,6 @@
 """Every command has its help; commands that share options share them whole."""
 
 import re
-from dataclasses import fields
 
 import pytest
 import rich_click as click
@@ -9,10 +8,8 @@ import rich_click as click
 import framenest
 from command_line import commands, help_of, run
 from framenest.cli import app
-from framenest.cli.options import AnsweringModel
 from framenest.config import PRESETS
 from framenest.evaluation.lmms_eval.tasks import TaskSettings
-from framenest.evaluation.qa_run import QaSettings
 
 
 def test_version(capsys):
@@ -94,17 +91,8 @@ def test_only_what_reproduces_the_paper_fuses_every_two_frames():
         for option in command.params
         if option.name == "pairing"
     }
-    assert found == {"ask": "auto", "export": "auto", "evaluate qa": "pairs"}
-    assert (QaSettings("videomme", "m").pairing, TaskSettings("videomme").pairing) == ("pairs", "pairs")
-
-
-@pytest.mark.parametrize("name", ["ask", "evaluate qa"])
-def test_commands_that_ask_a_model_take_the_same_options_for_it(name):
-    command = app
-    for word in name.split():
-        command = command.commands[word]
-    model = {p.name for p in command.params if getattr(p, "panel", None) == "The model"}
-    assert model == {field.name for field in fields(AnsweringModel)}
+    assert found == {"ask": "auto", "export": "auto", "lmms-eval tasks": "pairs"}
+    assert TaskSettings("videomme", "uniform").pairing == "pairs"
 
 
 @pytest.mark.parametrize(
@@ -113,8 +101,6 @@ def test_commands_that_ask_a_model_take_the_same_options_for_it(name):
         ["select", "v.mp4", "Why?", "-k", "4", "--selector"],
         ["ask", "v.mp4", "Why?", "--base-url", "http://127.0.0.1:9/v1", "--selector"],
         ["evaluate", "recall", "q.json", "--scorer", "tags", "--selectors"],
-        ["evaluate", "qa", "--dataset", "mlvu", "--annotations", "a", "--videos", "v", "--base-url", "http://h",
-         "--selectors"],
     ],
     ids=lambda arguments: arguments[0] if arguments[0] != "evaluate" else arguments[1],
 )  # fmt: skip
@@ -155,7 +141,6 @@ def test_examples_can_be_copied_from_help(capsys, monkeypatch):
 
 
 ASK = ("ask", "no.mp4", "Why?", "--base-url", "http://127.0.0.1:9/v1", "--retries", "0")
-QA = ("evaluate", "qa", "--dataset", "mlvu", "--annotations", "a", "--videos", "v", "--base-url", "http://h")
 EXPORT = ("export", "no.json", "-k", "4")
 SERVE = ("serve", "--videos", "no-folder", "--scorer", "table:no.csv")
 TABLE = ("--scorer", "table:no.csv")
@@ -165,7 +150,6 @@ WITHOUT_EFFECT = [
     (("select", "no.mp4", "Why?", "-k", "4", *TABLE), ("--reranker", "blip2"), "without --rerank"),
     (ASK, ("--pairing", "pairs"), "style openai does not fuse frames"),
     (ASK, ("--transcript-tokens", "99"), "without --with-transcript"),
-    ((*QA, "--selectors", "uniform"), ("--pairing", "auto"), "style openai does not fuse frames"),
     *(
         (
             (*EXPORT, "--style", style, "-o", "-"),
@@ -175,7 +159,7 @@ WITHOUT_EFFECT = [
         for style in ("openai", "hf-video", "internvl", "llava-onevision", "vlmevalkit")
     ),
     (EXPORT, ("--transcript-tokens", "99"), "without --with-transcript"),
-    ((*QA, "--selectors", "uniform"), ("--reranker", "blip2"), "without --rerank"),
+    (("evaluate", "recall", "no.json", "--scorer", "tags"), ("--reranker", "blip2"), "without --rerank"),
     (SERVE, ("--transcript-tokens", "99"), "without --with-transcript"),
     ((*SERVE, "--subtitles", "none"), ("--with-transcript",), "with --subtitles none"),
     *(

@@ -12,7 +12,6 @@ from framenest.cli.options import check_writable, check_writable_folder
 from framenest.errors import StoreError
 
 RECALL = ("evaluate", "recall", "no-questions.json", "--scorer", "tags")
-QA = ("evaluate", "qa", "--dataset", "mlvu", "--annotations", "a", "--videos", "v", "--base-url", "http://h")
 SEARCH = ("search", "a dog", "no.mp4", "--scorer", "tags")
 FILES = {
     "rank": ("rank", "no.mp4", "Why?", "--scorer", "tags", "-o", "{}.json"),
@@ -24,9 +23,6 @@ FILES = {
     "export": ("export", "no.json", "-k", "4", "-o", "{}.json"),
     "evaluate recall --json": (*RECALL, "--json", "{}.json"),
     "evaluate ablations": ("evaluate", "ablations", "no.json", "--scorer", "tags", "--json", "{}.json"),
-    "evaluate qa": (*QA, "--selectors", "uniform", "--results", "{}.jsonl"),
-    "evaluate qa --json": (*QA, "--selectors", "uniform", "--json", "{}.json"),
-    "evaluate table": ("evaluate", "table", "no.jsonl", "--json", "{}.json"),
     "rank --failures": ("rank", "--manifest", "no.csv", "-o", "out", "--failures", "{}.jsonl"),
     "search --sheet": (*SEARCH, "--sheet", "{}.png"),
     "search --failures": (*SEARCH, "--failures", "{}.jsonl"),
@@ -36,6 +32,7 @@ FOLDERS = {
     "rank --manifest": ("rank", "--manifest", "no.csv", "--scorer", "tags", "-o", "{}"),
     "rank --to": ("rank", "no.mp4", "Why?", "--scorer", "tags", "--to", "{}"),
     "search --to": (*SEARCH, "--to", "{}"),
+    "demo": ("demo", "--to", "{}"),
     "extract": ("extract", "no.json", "-k", "4", "--to", "{}"),
     "export --style vlmevalkit": ("export", "no.json", "-k", "4", "--style", "vlmevalkit", "-o", "{}"),
 }

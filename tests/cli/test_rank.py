@@ -192,9 +192,10 @@ def test_a_folder_of_images(capsys, tmp_path):
     output = tmp_path / "r.json"
     assert run(capsys, "rank", folder, "--no-question", "--fps", "5", "-o", output, *FAST)[0] == 0
     assert Ranking.load(output).video.duration == 6
-    code, _, err = run(capsys, "rank", folder, "--no-question", *FAST)
-    assert code == 2
-    assert "needs its frame rate; give --fps" in err
+    code, out, _ = run(capsys, "rank", folder, "--no-question", *FAST)
+    assert code == 0
+    assert "(0:30.0, 96×64)" in out
+    assert "no frame rate given: 1 image per second" in out
     code, _, _ = run(capsys, "extract", output, "-k", "3", "--to", tmp_path / "out", "--quiet")
     assert (code, len(list((tmp_path / "out").iterdir()))) == (0, 3)
 
@@ -220,8 +221,7 @@ def bad_inputs(tmp_path, clip):
     unwritable.write_text("x")
     return {
         "missing file": ([tmp_path / "no.mp4", "--no-question"], "no such file"),
-        "directory": ([folder, "--no-question"], "needs its frame rate"),
-        "empty directory": ([folder, "--no-question", "--fps", "5"], "no images in this folder"),
+        "empty directory": ([folder, "--no-question"], "no images in this folder"),
         "folder of videos": (
             [empty.parent, "--no-question"],
             "a folder of videos; name one, such as",

@@ -165,7 +165,7 @@ def test_index_of_a_folder_as_a_user_has_it(videos, tmp_path):
     bad.write_text("nothing.mp4\n")
     first = framenest("index", videos, bad, "--jobs", "2", "--cache", tmp_path / "c", *FAST, cwd=tmp_path)
     assert first.returncode == 1
-    assert "6 videos done (" in first.stdout
+    assert "6 videos done;" in first.stdout
     assert "1 failed (VideoError 1), see failures.jsonl" in first.stdout
     (line,) = (tmp_path / "failures.jsonl").read_text().splitlines()
     assert json.loads(line) == {
@@ -186,7 +186,7 @@ def test_a_name_that_is_no_text_is_a_file_like_any_other(videos, tmp_path):
     Path(os.fsdecode(folder + b"/broken\xe9.mp4")).write_bytes(b"no video")
     run = framenest("index", tmp_path / "old", videos, "--cache", tmp_path / "c", *FAST, cwd=tmp_path)
     assert run.returncode == 1, run.stderr
-    assert "7 videos done (" in run.stdout
+    assert "7 videos done;" in run.stdout
     (line,) = (tmp_path / "failures.jsonl").read_text().splitlines()
     assert os.fsencode(json.loads(line)["video"]) == folder + b"/broken\xe9.mp4"
 

@@ -29,8 +29,7 @@ ROW = {
 def fresh(monkeypatch):
     monkeypatch.setattr(atexit, "register", lambda _: None)  # no report at the tests' exit
     hook.manifest_reader.cache_clear()
-    for name in ("SELECTOR", "SCORER", "QUERY", "PROMPT", "FRAMES_AS", "FRAMES", "PAIRING", "DEVICE"):
-        monkeypatch.delenv(f"FRAMENEST_{name}", raising=False)
+    monkeypatch.delenv("FRAMENEST_DEVICE", raising=False)
 
 
 @pytest.fixture
@@ -187,7 +186,7 @@ def task_kwargs(monkeypatch, clip, **settings):
     monkeypatch.setitem(sys.modules, "fake_task_utils", fake)
     return {
         "video_of": "fake_task_utils.doc_to_visual",
-        "framenest": {"benchmark": "videomme"} | settings,
+        "framenest": {"benchmark": "videomme", "scorer": "tags"} | settings,
     }
 
 
@@ -208,14 +207,13 @@ def test_messages_are_a_manifest_and_the_papers_prompt(fake_vision_process, monk
     assert (
         VideoManifest.read(other["content"][0]["url"]).text == "What is last? A. One B. Two C. Three D. Four"
     )
-    by_selector = "question+options,mec=question"
-    (other,) = tasks.messages(ROW, task_kwargs(monkeypatch, clip, query=by_selector))
+    lists = {"query": "question+options", "selector": "file:lists.json"}  # are of questions alone
+    (other,) = tasks.messages(ROW, task_kwargs(monkeypatch, clip, **lists))
     assert VideoManifest.read(other["content"][0]["url"]).text == "What is last?"
 
 
 def test_the_prompt_may_be_lmms_evals_own(monkeypatch, clip):
-    monkeypatch.setenv("FRAMENEST_PROMPT", "lmms-eval")
-    kwargs = task_kwargs(monkeypatch, clip, selector="native")
+    kwargs = task_kwargs(monkeypatch, clip, selector="native", prompt="lmms-eval")
     (message,) = tasks.messages(ROW, kwargs)
     asked = message["content"][1]["text"]
     assert asked.startswith("Select the best answer to the following multiple-choice question based on the ")
@@ -248,7 +246,7 @@ def test_without_the_reader_a_manifest_is_not_sent(monkeypatch, clip, scores):
         tasks.messages(ROW, task_kwargs(monkeypatch, clip, scorer=scores))
 
 
-@pytest.mark.parametrize("row", [ROW | {"videoID": None}, ROW | {"answer": "Z"}, {}])
+@pytest.mark.parametrize("row", [ROW | {"videoID": None}, ROW | {"options": None}, {}])
 def test_whatever_goes_wrong_ends_the_run(monkeypatch, clip, row):
     with pytest.raises(SystemExit, match="framenest: unexpected"):  # lmms-eval goes on after an Exception
         tasks.messages(row, task_kwargs(monkeypatch, clip, selector="native"))
@@ -258,7 +256,7 @@ def test_threads_select_one_at_a_time(monkeypatch, clip):
     inside, most = [], []
 
     class Kept:
-        made = 0
+        misses = 0
 
         def prefix(self, *_):
             inside.append(1)
@@ -278,22 +276,21 @@ def test_threads_select_one_at_a_time(monkeypatch, clip):
     assert most == [1] * 8
 
 
-def test_the_scorer_runs_on_the_device_of_the_settings(fake_vision_process, monkeypatch, clip):
-    """FRAMENEST_DEVICE by default; two devices are two scorers, and one device is one."""
-    made = []
-    monkeypatch.setattr(
-        hook,
-        "SelectionCache",
-        lambda scorer, *, scoring: (
-            made.append((scorer, scoring.device)) or SimpleNamespace(made=0, prefix=lambda *_: None)
-        ),
-    )
+def test_the_scorer_runs_on_the_device_of_the_environment(fake_vision_process, monkeypatch, clip):
+    """Each scorer is loaded once."""
+    loaded = []
+
+    def load(scorer, device):
+        loaded.append((scorer, device))
+        return SimpleNamespace(misses=0, prefix=lambda *_: None)
+
+    monkeypatch.setattr(hook, "SelectionCache", load)
     reader = hook.ManifestReader()
-    monkeypatch.setenv("FRAMENEST_DEVICE", "cuda:1")
-    for settings in ({"scorer": "clip"}, {"scorer": "clip"}, {"scorer": "clip", "device": "cpu"}):
-        (message,) = tasks.messages(ROW, task_kwargs(monkeypatch, clip, **settings))
+    for scorer, device in (("clip", "cuda:1"), ("clip", "cuda:1"), ("tags", "")):
+        monkeypatch.setenv("FRAMENEST_DEVICE", device)
+        (message,) = tasks.messages(ROW, task_kwargs(monkeypatch, clip, scorer=scorer))
         reader.frames(VideoManifest.read(message["content"][0]["url"]), 4)
-    assert made == [("clip", "cuda:1"), ("clip", "cpu")]
+    assert loaded == [("clip", "cuda:1"), ("tags", "auto")]
 
 
 def test_models_without_messages_are_refused():
@@ -301,25 +298,29 @@ def test_models_without_messages_are_refused():
         tasks.no_visual(ROW)
 
 
-def test_the_yaml_comes_before_the_environment(monkeypatch):
-    monkeypatch.setenv("FRAMENEST_SELECTOR", "bolt")
-    monkeypatch.setenv("FRAMENEST_SCORER", "tags")
-    plain = TaskSettings.of_task({"framenest": {"benchmark": "mlvu"}})
-    assert (plain.selector, plain.scorer) == ("bolt", "tags")
-    fixed = TaskSettings.of_task({"framenest": {"benchmark": "mlvu", "selector": "aks"}})
-    assert fixed.selector == "aks"
-    monkeypatch.setenv("FRAMENEST_FRAMES_AS", "images")
-    with pytest.raises(ConfigError, match="FRAMENEST_FRAMES=K"):
-        TaskSettings.of_task({"framenest": {"benchmark": "mlvu"}})
+def test_the_environment_sets_nothing(monkeypatch):
+    """What lmms-eval's results do not say must not change them."""
+    for name, value in {"SELECTOR": "bolt", "SCORER": "tags", "QUERY": "question+options"}.items():
+        monkeypatch.setenv(f"FRAMENEST_{name}", value)
+    plain = TaskSettings.of_task({"framenest": {"benchmark": "mlvu", "scorer": "blip2"}})
+    assert (plain.selector, plain.scorer, plain.query) == ("mec", "blip2", "question")
+
+
+@pytest.mark.parametrize("scorer", [{}, {"scorer": None}, {"scorer": "auto"}])
+def test_a_scorer_is_named(scorer):
+    TaskSettings.of_task({"framenest": {"benchmark": "mlvu", "selector": "uniform"} | scorer})
+    with pytest.raises(ConfigError, match="selector mec needs a scorer by name, such as blip2, and not auto"):
+        TaskSettings.of_task({"framenest": {"benchmark": "mlvu"} | scorer})
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"benchmark": "x"}, {"selecter": "mec"}, {"query": "options"}, {"selector": "best"}, {"prompt": "x"}],
-)
+    [{"benchmark": "x"}, {"selecter": "mec"}, {"query": "options"}, {"selector": "best"}, {"prompt": "x"},
+     {"frames_as": "images"}, {"pairing": "images"}, {"version": "0.0.1"}],
+)  # fmt: skip
 def test_wrong_settings_are_refused(wrong):
     with pytest.raises(ConfigError):
-        TaskSettings.of_task({"framenest": {"benchmark": "videomme"} | wrong})
+        TaskSettings.of_task({"framenest": {"benchmark": "videomme", "scorer": "tags"} | wrong})
 
 
 @pytest.fixture
@@ -334,9 +335,13 @@ def fake_lmms_eval(tmp_path, monkeypatch):
 
 def test_tasks_for_every_benchmark_and_selector(fake_lmms_eval, tmp_path):
     yaml = pytest.importorskip("yaml")
-    folder = write_tasks(DirectoryStore(tmp_path / "cache"))
+    store = DirectoryStore(tmp_path / "cache")
+    folder = write_tasks(store, scorer="blip2", query="question+options")
     assert len(list(folder.iterdir())) == 8 * 5
-    assert write_tasks(DirectoryStore(tmp_path / "cache")) == folder
+    assert write_tasks(store, scorer="blip2", query="question+options") == folder
+    assert write_tasks(store, scorer="blip2") != folder
+    with pytest.raises(ConfigError, match="not auto"):
+        write_tasks(store, scorer="auto")
 
     class Loader(yaml.SafeLoader):
         pass
@@ -352,6 +357,8 @@ def test_tasks_for_every_benchmark_and_selector(fake_lmms_eval, tmp_path):
             assert kwargs["video_of"].startswith("lmms_eval.tasks.")
             settings = TaskSettings.of_task(kwargs)
             assert (settings.benchmark, settings.selector) == (task.benchmark, selector)
+            assert (settings.query, settings.pairing) == ("question+options", "pairs")
+            assert settings.scorer == (None if selector in ("uniform", "native") else "blip2")
             for key in ("doc_to_messages", "doc_to_text", "doc_to_visual"):
                 module, _, function = made[key].rpartition(".")
                 assert module == tasks.__name__
@@ -359,7 +366,9 @@ def test_tasks_for_every_benchmark_and_selector(fake_lmms_eval, tmp_path):
 
 
 def test_the_videos_are_found_by_lmms_evals_own_functions(tmp_path):
-    yamls = {task.name: task_yaml(task, "mec", tmp_path) for task in TASKS}
+    yamls = {
+        task.name: task_yaml(task, TaskSettings(task.benchmark, scorer="blip2"), tmp_path) for task in TASKS
+    }
     assert "video_of: lmms_eval.tasks.videomme.utils.videomme_doc_to_visual\n" in yamls["videomme_long"]
     assert (
         "video_of: lmms_eval.tasks.longvideobench.utils.longvideobench_doc_to_visual_v\n"
@@ -370,4 +379,4 @@ def test_the_videos_are_found_by_lmms_evals_own_functions(tmp_path):
 def test_tasks_need_lmms_eval(monkeypatch, tmp_path):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(MissingExtra, match=r"run.* install .*\[lmms-eval\]"):
-        write_tasks(DirectoryStore(tmp_path))
+        write_tasks(DirectoryStore(tmp_path), scorer="blip2")

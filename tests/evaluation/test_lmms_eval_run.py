@@ -6,6 +6,7 @@ Run by `make test-lmms-eval`, in an environment of its own.
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -50,27 +51,31 @@ def place(tmp_path_factory):
     random_qwen3_vl.save(folder / "model")
     toy_benchmarks.write_home(folder / "home")
     (folder / "scores.json").write_text(json.dumps({str(i): i / 300 for i in range(300)}))
-    printed = command(folder, "-m", "framenest", "lmms-eval", "tasks")
-    tasks = Path(printed.stdout.strip())
-    assert len(list(tasks.glob("*.yaml"))) == 40
-    (folder / "tasks").mkdir()
-    for name, (rows, split) in TASKS.items():
-        files = {split: str(folder / "home" / f"{rows}.json")}
-        (folder / "tasks" / f"toy_{name}.yaml").write_text(
-            f"task: toy_{name}\n"
-            f"include: {tasks / name}.yaml\n"
-            "dataset_path: json\n"
-            f"dataset_kwargs: {json.dumps({'data_files': files})}\n"
-        )
+    write_toys(folder, "tasks", f"table:{folder / 'scores.json'}")
     return folder
 
 
-def command(folder, *arguments, check=True, **more):
+def write_toys(folder, name, scorer, *options):
+    """Our tasks with their rows taken from local files, in a folder of this name."""
+    printed = command(folder, "-m", "framenest", "lmms-eval", "tasks", "--scorer", scorer, *options)
+    tasks = Path(printed.stdout.strip())
+    assert len(list(tasks.glob("*.yaml"))) == 40
+    (folder / name).mkdir()
+    for task, (rows, split) in TASKS.items():
+        files = {split: str(folder / "home" / f"{rows}.json")}
+        (folder / name / f"toy_{task}.yaml").write_text(
+            f"task: toy_{task}\n"
+            f"include: {tasks / task}.yaml\n"
+            "dataset_path: json\n"
+            f"dataset_kwargs: {json.dumps({'data_files': files})}\n"
+        )
+
+
+def command(folder, *arguments, check=True):
     settings = {
         "HF_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1", "FRAMENEST_CACHE": str(folder / "cache"),
-        "FRAMENEST_SCORER": f"table:{folder / 'scores.json'}", "CUDA_VISIBLE_DEVICES": "",
-        "TOKENIZERS_PARALLELISM": "false",
-    } | more  # fmt: skip
+        "CUDA_VISIBLE_DEVICES": "", "TOKENIZERS_PARALLELISM": "false",
+    }  # fmt: skip
     done = subprocess.run(
         [sys.executable, *arguments],
         env=os.environ | settings,
@@ -83,14 +88,13 @@ def command(folder, *arguments, check=True, **more):
     return done
 
 
-def evaluate(folder, frames, tasks=tuple(f"toy_{name}" for name in TASKS), name="qwen3_vl", **more):
+def evaluate(folder, frames, tasks=tuple(f"toy_{name}" for name in TASKS), name="qwen3_vl"):
     model = f"pretrained={folder / 'model'},device=cpu,device_map=cpu,max_num_frames={frames},max_pixels=4096"
     model += ",enable_thinking=False"
     return command(
         folder, "-m", "lmms_eval", "--model", name, "--model_args", f"{model},min_pixels=1024",
         "--tasks", ",".join(tasks), "--include_path", str(folder / "tasks"), "--batch_size", "1",
         "--output_path", str(folder / f"out{frames}"), "--log_samples", "--gen_kwargs", "max_new_tokens=1",
-        **more,
     )  # fmt: skip
 
 
@@ -133,25 +137,16 @@ def test_two_budgets_one_selection(place, runs, capsys):
 
 
 @pytest.mark.usefixtures("runs")
-def test_the_scores_are_those_of_the_answers(place):
-    """lmms-eval's log of samples, scored by Framenest's own metrics, gives lmms-eval's numbers."""
-    from framenest.evaluation.benchmarks import MAIN_TABLE, READERS
-
-    made = scores(place, 8)
-    for task, column, upstream in (
-        ("toy_framenest_videomme", "Overall", "videomme_perception_score"),
-        ("toy_framenest_videomme_v2", "Non-Lin.", "videomme_v2_overall_score"),
-        ("toy_framenest_videomme_v2", "Micro Acc.", "videomme_v2_overall_acc"),
-    ):
-        dataset, score = MAIN_TABLE[column]
-        (file,) = (place / "out8").rglob(f"*_samples_{task}.jsonl")
-        rows = getattr(toy_benchmarks, dataset.replace("-", "_"))()
-        marks = []
-        for line in file.read_text().splitlines():
-            sample = json.loads(line)
-            given = sample[upstream]
-            marks.append((READERS[dataset](rows[sample["doc_id"]]), given["pred_answer"] == given["answer"]))
-        assert score(marks) == pytest.approx(made[task][f"{upstream},none"])
+def test_the_results_say_how_many_answers_they_rest_on_and_which_scorer_chose(place):
+    benchmarks = Path(__file__).parents[2] / "benchmarks"
+    found = runpy.run_path(str(benchmarks / "lmms_eval_results.py"))["read_result_files"](place / "out8")
+    assert {run.task.removeprefix("toy_") for run in found} == set(TASKS)
+    assert sum(run.answered for run in found) == QUESTIONS + 2  # and two that the model's own reader answers
+    assert {run.failed for run in found} == {0}
+    assert {run.budget for run in found} == {8}
+    scorers = {run.selector: run.way.get("scorer") for run in found}
+    table = f"table:{place / 'scores.json'}"
+    assert scorers == {"mec": table, "aks": table, "wfs-sb": table, "uniform": None, "native": None}
 
 
 def test_a_failed_selection_ends_the_run(place):
@@ -162,11 +157,12 @@ def test_a_failed_selection_ends_the_run(place):
 
 
 def evaluate_failing(place):
+    write_toys(place, "failing", "none-such")
     model = f"pretrained={place / 'model'},device=cpu,device_map=cpu,max_num_frames=4,min_pixels=1024"
     return command(
         place, "-m", "lmms_eval", "--model", "qwen3_vl", "--model_args", model, "--tasks",
-        "toy_framenest_mlvu_dev_wfs_sb", "--include_path", str(place / "tasks"), "--batch_size", "1",
-        check=False, FRAMENEST_SCORER="none-such",
+        "toy_framenest_mlvu_dev_wfs_sb", "--include_path", str(place / "failing"), "--batch_size", "1",
+        check=False,
     )  # fmt: skip
 
 
@@ -177,12 +173,12 @@ def test_internvl_answers_about_the_frames_in_the_message(place, tmp_path):
     random_internvl.save_own_format(tmp_path / "own")
     convert = Path(__file__).parents[2] / "benchmarks" / "convert_internvl.py"
     command(place, str(convert), str(tmp_path / "own"), "--like", str(tmp_path / "like"), "-o", "internvl")
+    write_toys(place, "frames", f"table:{place / 'scores.json'}", "--frames-as", "frames", "-k", "4")
     done = command(
         place, "-m", "lmms_eval", "--model", "internvl_hf",
         "--model_args", "pretrained=internvl,device=cpu,device_map=cpu,num_frames=4",
-        "--tasks", "toy_framenest_videomme", "--include_path", str(place / "tasks"), "--batch_size", "1",
+        "--tasks", "toy_framenest_videomme", "--include_path", str(place / "frames"), "--batch_size", "1",
         "--output_path", str(tmp_path / "out"), "--gen_kwargs", "max_new_tokens=1",
-        FRAMENEST_FRAMES_AS="frames", FRAMENEST_FRAMES="4",
     )  # fmt: skip
     assert counted(done)[0] == 6
     assert "in generating" not in done.stdout + done.stderr  # its errors do not end the run
@@ -195,7 +191,7 @@ def test_all_tasks_are_known_by_name(place):
         "from lmms_eval.tasks import TaskManager; import sys;"
         "print([t for t in TaskManager(include_path=sys.argv[1]).all_tasks if t.startswith('framenest_')])"
     )
-    folder = command(place, "-m", "framenest", "lmms-eval", "tasks").stdout.strip()
+    folder = command(place, "-m", "framenest", "lmms-eval", "tasks", "--scorer", "tags").stdout.strip()
     names = command(place, "-m", "framenest", "lmms-eval", "tasks", "--list").stdout.split()
     known = command(place, "-c", code, folder).stdout
     assert len(names) == 40

@@ -1,4 +1,4 @@
-"""benchmarks/reproduce.py and benchmarks/efficiency.py: the paper's tables from results of both kinds."""
+"""benchmarks/reproduce.py and benchmarks/efficiency.py: the paper's tables from lmms-eval's results."""
 
 import json
 import re
@@ -13,7 +13,6 @@ import pytest
 import toy_benchmarks
 
 from framenest import ConfigError, StoreError
-from framenest.evaluation.qa_results import QaResults
 from framenest.progress import Timing
 from framenest.video.decoder import Decoder
 from framenest.video.opening import open_video
@@ -31,18 +30,37 @@ def script(monkeypatch):
     return lambda name: runpy.run_path(str(BENCHMARKS / f"{name}.py"))
 
 
-def lmms_eval_file(path, budget, tasks, *, model="Qwen/Qwen3.5-9B", more="enable_thinking=False"):
-    """A result file as lmms-eval 0.7.3 writes it, as far as it is read."""
+QUESTIONS = {"videomme": 2700, "videomme-v2": 3200, "longvideobench": 1337, "mlvu": 7}
+
+
+def lmms_eval_file(
+    path, budget, tasks, *, model="Qwen/Qwen3.5-9B", more="enable_thinking=False", left=0, failed=0
+):
+    """Results and samples as lmms-eval 0.7.3 writes them, as far as they are read.
+
+    left: how many questions of each task have no answer; failed: how many have a failed request's.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({
         "results": {name: {"alias": name, **scores} for name, (_, scores) in tasks.items()},
         "configs": {
             name: {"task": name, "lmms_eval_specific_kwargs": {"default": {
-                "video_of": "…", "framenest": settings}}}
+                "video_of": "…", "framenest": {"selector": "mec", "scorer": "blip2", **settings}}}}
             for name, (settings, _) in tasks.items()
         },
+        "n-samples": {name: {"original": QUESTIONS["mlvu"], "effective": 1} for name in tasks},
         "config": {"model": "qwen3_5", "model_args": f"pretrained={model},max_num_frames={budget},{more}"},
     }))  # fmt: skip
+    for name, (settings, _) in tasks.items():
+        count = QUESTIONS.get(settings.get("benchmark"), 0)
+        count = 900 if re.search("_(short|medium|long)(_|$)", name) else count
+        lines = [json.dumps({"doc_id": i, "filtered_resps": "A"}) for i in range(count - left)]
+        for place in range(failed):
+            error = "[LMMS_EVAL_REQUEST_FAILED after 5 retries] Connection error."
+            lines[place] = json.dumps({"doc_id": place, "filtered_resps": [error]})
+        lines += lines[:1]  # processes of several GPUs may repeat a question
+        samples = path.with_name(path.name.replace("_results.json", f"_samples_{name}.jsonl"))
+        samples.write_text("\n".join(lines) + "\n")
 
 
 def tasks_of(selector, scores):
@@ -87,14 +105,14 @@ def test_lmms_eval_files_fill_the_main_table_and_both_summary_figures(script, tm
         [str(tmp_path / "logs"), "--efficiency", str(tmp_path / "e.json"), "-o", str(tmp_path / "mine.md")]
     )
     page, printed = (tmp_path / "mine.md").read_text(), capsys.readouterr().out
-    summary = page.split("<!-- table summary -->")[1].split("<!-- end -->")[0]
-    cells = [line.split("|")[3].strip() for line in summary.strip().splitlines()[2:]]
+    tables = dict(part.split("\n\n", 1) for part in page.removeprefix("## ").split("\n\n## "))
+    named = {name: tables[title] for name, title in module["TITLES"].items() if title in tables}
+    cells = [line.split("|")[3].strip() for line in named["summary"].strip().splitlines()[2:]]
     figures = ("3.77", "0.63", "47.37", "51.19")
     assert cells == [cell for figure in figures for cell in (figure, figure, "+0.00")]
-    main = page.split("<!-- table main -->")[1].split("<!-- end -->")[0]
-    assert main.count("| difference |" + " +0.00 |" * 8) == 24
-    fine = page.split("<!-- table fine -->")[1].split("<!-- end -->")[0]
-    assert "difference | +0.00 |  | +0.00 |" in fine
+    assert named["main"].count("| difference |" + " +0.00 |" * 8) == 24
+    assert "difference | +0.00 |  | +0.00 |" in named["fine"]
+    assert "| Qwen/Qwen3.5-9B | framenest_videomme | 8 | 2,700 | 2,700 | 0 | blip2 |" in named["runs"]
     assert "| `mec:no-zoom` | paper |" in printed  # every table, also without numbers of one's own
 
 
@@ -135,20 +153,69 @@ def test_ablations_horizons_thinking_and_other_models_by_their_tasks(script, tmp
     assert "yours | 60" not in made["main"]
 
 
-def test_both_kinds_of_results_in_one_table(script, tmp_path):
-    results = QaResults(tmp_path / "r.jsonl")
-    run = results.begin({"dataset": "videomme", "model": "Qwen/Qwen3.5-9B", "thinking": False})
-    results.append({"kind": "answer", "run": run, "id": "1", "selector": "mec", "budget": 8, "video": "v",
-                    "category": "short", "group": "", "structure": "", "answer": "A", "choice": "A",
-                    "correct": True, "error": None, "frames_seconds": 1.0, "said": {"seconds": 2.5},
-                    "selection": {"seconds": 4.0, "kept": False, "candidates": 600}})  # fmt: skip
-    lmms_eval_file(tmp_path / "logs/1_results.json", 8, {"framenest_mlvu_test": (
-        {"benchmark": "mlvu"}, {"mlvu_percetion_score,none": 50.0})})  # fmt: skip
+MAIN = "|  |  | yours | 1.00 | 2.00 | 3.00 | {} | 5.00 | 6.00 | 7.00 | 8.00 |"
+
+
+@pytest.mark.parametrize("kind", [{"left": 700}, {"failed": 700}, {"left": 600, "failed": 100}])
+def test_a_score_over_fewer_answers_is_marked_and_in_no_mean(script, tmp_path, kind):
+    """`--limit`, and requests that failed, which lmms-eval scores as wrong answers."""
+    scores = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+    for k in (8, 16, 32, 64, 128, 256):
+        tasks = tasks_of("mec", scores)
+        lmms_eval_file(tmp_path / f"{k}/1_results.json", k, tasks)
+    part = {name: task for name, task in tasks_of("mec", scores).items() if name == "framenest_videomme"}
     module = script("reproduce")
-    made = module["tables"](module["Own"]([str(tmp_path / "r.jsonl"), str(tmp_path / "logs")]))
-    assert "|  |  | yours | 100.00 |  |  | 100.00 |  |  |  | 50.00 |" in made["main"]
-    assert "|  |  | difference | +26.22 |  |  | +36.15 |  |  |  | -19.46 |" in made["main"]
-    assert "yours" not in made["components"]  # an average over six budgets needs all six
+    made = module["tables"](module["Own"]([str(tmp_path)]))
+    assert made["main"].count(MAIN.format("4.00")) == 6
+    assert "|  | yours | 4.00 | 4.00 | 4.00 | 4.00 |" in made["components"]
+
+    lmms_eval_file(tmp_path / "partial/2_results.json", 8, part, **kind)  # a complete run comes before it
+    assert module["tables"](module["Own"]([str(tmp_path)]))["main"] == made["main"]
+
+    lmms_eval_file(tmp_path / "8/1_results.json", 8, part, **kind)
+    made = module["tables"](module["Own"]([str(tmp_path / "8"), str(tmp_path / "16")]))
+    marked = "4.00 (2,000 of 2,700)"
+    assert f"| {marked} |" in made["main"]
+    assert "difference" not in made["main"].split(marked)[1].splitlines()[1]
+    assert "yours" not in made["components"]
+    row = f"| framenest_videomme | 8 | 2,000 | 2,700 | {kind.get('failed', 0)} | blip2 |"
+    assert row in made["runs"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "more", "said"),
+    [
+        ({"scorer": "tags"}, {}, "scorer is 'blip2' in .* and 'tags' in "),
+        ({"query": "question+options"}, {}, "query is 'question' in .* and 'question.options' in "),
+        ({"prompt": "lmms-eval"}, {}, "prompt is 'paper' in "),
+        ({"pairing": "auto"}, {}, "pairing is 'pairs' in "),
+        ({"version": "0.0.2"}, {}, "framenest is '0.0.1' in "),
+        ({}, {"more": "enable_thinking=False,max_pixels=4096"}, "model arguments is '' in "),
+        ({}, {"model": "somebody/Qwen3.5-9B-AWQ"}, "model is 'Qwen/Qwen3.5-9B' in "),
+    ],
+)
+def test_two_ways_of_running_are_refused(script, tmp_path, changed, more, said):
+    common = {"prompt": "paper", "pairing": "pairs", "query": "question", "version": "0.0.1"}
+    for number, (own, options) in enumerate([({}, {}), (changed, more)], 1):
+        tasks = {name: ({**common, **settings, **own}, scores)
+                 for name, (settings, scores) in tasks_of("mec", [50.0] * 8).items()}  # fmt: skip
+        lmms_eval_file(tmp_path / f"{number}_results.json", 8 * number, tasks, **options)
+    with pytest.raises(ConfigError, match=said):
+        script("reproduce")["Own"]([str(tmp_path)])
+
+
+def test_both_sets_of_mlvu_and_scores_that_contradict_are_refused(script, tmp_path):
+    module = script("reproduce")
+    for number, name in enumerate(("framenest_mlvu_dev", "framenest_mlvu_test")):
+        task = {name: ({"benchmark": "mlvu"}, {"mlvu_percetion_score,none": 50.0})}
+        lmms_eval_file(tmp_path / f"mlvu/{number}_results.json", 8, task)
+    with pytest.raises(ConfigError, match=r"MLVU's set is 'dev' in .* and 'test' in "):
+        module["Own"]([str(tmp_path / "mlvu")])
+    for number in (1, 2):
+        scores = [50.0 + number] * 8
+        lmms_eval_file(tmp_path / f"twice/{number}_results.json", 8, tasks_of("mec", scores))
+    with pytest.raises(ConfigError, match="have different scores for Overall of mec at K = 8"):
+        module["tables"](module["Own"]([str(tmp_path / "twice")]))
 
 
 def test_what_is_read_of_a_result_file(script, tmp_path):
@@ -163,6 +230,10 @@ def test_what_is_read_of_a_result_file(script, tmp_path):
     (found,) = read_result_files(tmp_path)
     assert (found.selector, found.budget, found.thinking) == ("wfs-sb", 64, False)
     assert found.scores == {"Long": 44.0}
+    assert (found.answered, found.failed, found.questions) == (900, 0, 900)
+    (tmp_path / "1_samples_framenest_videomme_long_wfs_sb.jsonl").unlink()
+    with pytest.raises(StoreError, match="missing; run lmms-eval with --log_samples"):
+        read_result_files(tmp_path)
     (tmp_path / "2_results.json").write_text("[]")
     with pytest.raises(ConfigError, match="not a result file of lmms-eval"):
         read_result_files(tmp_path / "2_results.json")
@@ -171,6 +242,19 @@ def test_what_is_read_of_a_result_file(script, tmp_path):
         read_result_files(tmp_path / "empty")
     with pytest.raises(StoreError, match="cannot be read"):
         read_result_files(tmp_path / "gone.json")
+
+
+def test_a_run_names_one_number_of_frames(script, tmp_path):
+    """The model's argument and the frames in the message must agree."""
+    read_result_files = script("lmms_eval_results")["read_result_files"]
+    for frames, known in ((32, True), (16, False)):
+        task = {"framenest_mlvu_dev": ({"benchmark": "mlvu", "frames_as": "frames", "frames": frames}, {})}
+        lmms_eval_file(tmp_path / "1_results.json", 32, task)
+        if known:
+            assert read_result_files(tmp_path)[0].budget == 32
+        else:
+            with pytest.raises(ConfigError, match=r"names no single number of frames: \[16, 32\]"):
+                read_result_files(tmp_path)
 
 
 def test_the_figure_of_accuracy_over_latency(script, tmp_path):
@@ -205,7 +289,7 @@ def measured(script, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["benchmarks/efficiency.py"])
     with ScriptedServer("A") as server:
         script("efficiency")["main"]([
-            "home/videomme.json", "--dataset", "videomme", "--videos", "home/videomme", "--category", "long",
+            "home/videomme.json", "--videomme", "--videos", "home/videomme/data", "--category", "long",
             "--scorer", "table:scores.json", "--budgets", "2,4", "--base-url", server.url, "-o", "e.json",
             "--selectors", "mec,aks,wfs-sb,uniform",
         ])  # fmt: skip

@@ -1,9 +1,9 @@
 """Every command on docs/reproduce.md: a scripted server, tiny random models, toys laid out as benchmarks.
 
 bash reads the page's blocks in their order, with functions in the place of the programs that write down how
-they were called, loops, variables and environment included. Then each call is made here, in this process.
-lmms-eval is played by `PretendedLmmsEval`: our own message functions and selections, and scores in its files'
-format; the real one is in test_lmms_eval_run.py. pip and vllm are only looked at.
+they were called, loops and variables included. Then each call is made here, in this process. lmms-eval is
+played by `PretendedLmmsEval`: our own tasks and selections, and results in its files' format; the real one is
+in test_lmms_eval_run.py. pip and vllm are only looked at.
 """
 
 import importlib.util
@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -21,11 +22,11 @@ import pytest
 import random_internvl
 import toy_benchmarks
 
+from framenest import MEC, MECConfig
 from framenest.cli import main
-from framenest.evaluation.benchmarks import MAIN_TABLE, READERS
 from framenest.evaluation.lmms_eval import hook, tasks
-from framenest.evaluation.lmms_eval.tasks import SELECTORS, TASKS, task_name
 from framenest.models import CATALOGUE
+from framenest.selectors import mec_config
 from media import numbered_video
 from scripted_server import ScriptedServer
 
@@ -36,30 +37,26 @@ parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra `parque
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reproduce.md").read_text()
 FRAMES = 40
-VARIABLES = ("CUDA_VISIBLE_DEVICES", "OPENAI_BASE_URL", "FRAMENEST_SCORER", "FRAMENEST_FRAMES",
-             "FRAMENEST_FRAMES_AS")  # fmt: skip
 PROGRAMS = ("framenest", "python", "accelerate", "pip", "vllm")
+PAPER = MECConfig.preset("paper")
+HORIZONS = (8, 16, 32, 64, 128)
+ANSWERS = {"videomme": 2700, "videomme-v2": 3200, "longvideobench": 1337, "mlvu": 3}
 
 
 def calls(folder):
-    """(environment, program and arguments) of every call on the page, as bash would make it."""
+    """Program and arguments of every call on the page, as bash would make it."""
     blocks = re.findall(r"^```\n(.*?)^```$", PAGE, re.M | re.S)
-    noted = " ".join(f'"${{{name}:-}}"' for name in VARIABLES)
-    write = f"printf '%s\\x1f' {noted} $me \"$@\" $'\\x1e' >> \"$CALLS\""
+    write = "printf '%s\\x1f' $me \"$@\" $'\\x1e' >> \"$CALLS\""
     shims = [f"{name}() {{ local me={name}; {write}; }}" for name in PROGRAMS]
     # The folder of the task files is printed, not noted down: it stands inside another call.
-    shims[0] = f'framenest() {{ local me=framenest; [ "$1" = lmms-eval ] && echo TASKS && return; {write}; }}'
-    script = "\n".join(["set -eu", "touch results-1.jsonl", *shims, *blocks, "wait"])
+    tasks = "local IFS='~'; if [ $1 = lmms-eval ]; then echo \"$*\"; return; fi"
+    shims[0] = f"framenest() {{ local me=framenest; {tasks}; {write}; }}"
+    script = "\n".join(["set -eu", *shims, *blocks])
     subprocess.run(
         ["bash", "-c", script], check=True, cwd=folder, env={"CALLS": "calls", "PATH": "/usr/bin:/bin"}
     )
-    found = []
-    for record in (folder / "calls").read_text().split("\x1e\x1f")[:-1]:
-        *environment, program, arguments = record.split("\x1f", len(VARIABLES) + 1)
-        given = arguments.split("\x1f")[:-1]
-        found.append((dict(zip(VARIABLES, environment, strict=True)), [program, *given]))
-    (folder / "results-1.jsonl").unlink()
-    return found
+    records = (folder / "calls").read_text().split("\x1e\x1f")[:-1]
+    return [record.split("\x1f")[:-1] for record in records]
 
 
 def videomme():
@@ -68,41 +65,31 @@ def videomme():
 
 
 def test_bash_reads_the_page(tmp_path):
-    found = [call for _, call in calls(tmp_path)]
+    found = calls(tmp_path)
     assert {call[0] for call in found} == set(PROGRAMS)
-    assert sum(call[1:3] == ["evaluate", "qa"] for call in found) == 4 + 1 + 1 + 8 + 1 + 1 + 3
-    assert sum("lmms_eval" in call for call in found) == 6 + 5 * 3 + 5
+    runs = [call for call in found if "lmms_eval" in call]
+    table, ablations, horizons, rest = (
+        6 * 4 * 4,
+        14 * 6,
+        1 + 2 + 3 + 4 + 5,
+        2 * (6 * 2 + 5 + 5) + 5 * 3 + 5 * 4,
+    )
+    assert len(runs) == table + ablations + horizons + rest + 1  # and one with a server
+    assert all({"--log_samples", "--use_cache"} < set(call) for call in runs)
     assert all("…" not in argument for call in found for argument in call)
 
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """The benchmarks' files where the page expects them, each video 40 frames long."""
-    video = numbered_video(tmp_path / "video.mp4", FRAMES)
-    rows = {
-        "Video-MME/videomme/test-00000-of-00001.parquet": videomme(),
-        "Video-MME-v2/test.parquet": toy_benchmarks.videomme_v2(),
-        "LongVideoBench/lvb_val.json": [
-            {"id": f"clip_{i}", "video_path": "clip.mp4", "question": f"What is at {i}?", "correct_choice": i,
-             "candidates": ["Red", "Blue"], "duration_group": 15, "subtitle_path": ""} for i in range(2)
-        ],
-        "MLVU/json/1_plotQA.json": [
-            {"video": "clip.mp4", "question": "What is red?", "candidates": ["Car", "Cup"], "answer": "Cup",
-             "question_type": "plotQA", "duration": 2}
-        ],
-    }  # fmt: skip
-    for name, data in rows.items():
-        file = tmp_path / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if file.suffix == ".json":
-            file.write_text(json.dumps(data))
-        else:
-            import pyarrow
+    """The benchmarks' videos, each of 40 frames, and Video-MME's file for efficiency.py."""
+    import pyarrow
 
-            parquet.write_table(pyarrow.Table.from_pylist(data), file)
+    video = numbered_video(tmp_path / "video.mp4", FRAMES)
+    file = tmp_path / "Video-MME/videomme/test-00000-of-00001.parquet"
+    file.parent.mkdir(parents=True)
+    parquet.write_table(pyarrow.Table.from_pylist(videomme()), file)
     names = [f"Video-MME/data/{row['videoID']}" for row in videomme()]
-    names += ["Video-MME-v2/001", "Video-MME-v2/002"]
-    for name in (*names, "LongVideoBench/videos/clip", "MLVU/video/1_plotQA/clip"):
+    for name in (*names, "videomme-v2/001", "videomme-v2/002", "longvideobench/clip", "mlvu/clip"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(video, tmp_path / f"{name}.mp4")
     monkeypatch.chdir(tmp_path)
@@ -136,56 +123,81 @@ def tiny_models(tmp_path_factory, monkeypatch):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *a, **k: real(*a, **{**k, **local}))
 
 
-class PretendedLmmsEval:
-    """Plays `python -m lmms_eval`: asks our tasks for messages, takes K frames, answers A, writes scores."""
+@pytest.fixture
+def rules(monkeypatch):
+    """The rule of every ranking that is made: (config, whether a transcript was looked for)."""
+    used, rank = [], MEC.rank
 
-    def __init__(self, place, monkeypatch):
-        self._place = place
+    def noted(mec, *given, **more):
+        used.append((mec.config, mec.session.scoring.subtitles not in (None, "none")))
+        return rank(mec, *given, **more)
+
+    monkeypatch.setattr(MEC, "rank", noted)
+    return used
+
+
+class PretendedLmmsEval:
+    """Plays `python -m lmms_eval`: reads our task files, takes K frames, writes results."""
+
+    def __init__(self, place, monkeypatch, capsys):
+        self._place, self._capsys = place, capsys
         self.metrics = runpy.run_path(str(ROOT / "benchmarks" / "lmms_eval_results.py"))["METRICS"]
-        data = {"videomme": "Video-MME/data", "videomme-v2": "Video-MME-v2",
-                "longvideobench": "LongVideoBench/videos", "mlvu": "MLVU/video/1_plotQA"}  # fmt: skip
         self.rows = {"videomme": videomme(), "videomme-v2": toy_benchmarks.videomme_v2(),
                      "longvideobench": toy_benchmarks.longvideobench(),
                      "mlvu": toy_benchmarks.mlvu()}  # fmt: skip
         fake = ModuleType("pretended_tasks")
-        for benchmark, folder in data.items():
+        for benchmark in self.rows:
             name = benchmark.replace("-", "_")
-            setattr(fake, name, lambda doc, folder=folder: [str(self._video(doc, folder))])
+            setattr(fake, name, lambda doc, benchmark=benchmark: [str(self._video(doc, benchmark))])
         monkeypatch.setitem(sys.modules, "pretended_tasks", fake)
         monkeypatch.setattr(tasks, "hook_readers", lambda: True)
-        self.known = {task_name(t, s): (t, s) for t in TASKS for s in SELECTORS}
+        (place / "site" / "lmms_eval").mkdir(parents=True)
+        (place / "site" / "lmms_eval" / "__init__.py").write_text("")
+        monkeypatch.syspath_prepend(place / "site")
+        monkeypatch.setattr(tasks, "version", lambda _: "0.7.3")
+        self.folder = cache(self._folder)
+        self.expected = set()
 
-    def _video(self, doc, folder):
-        name = doc.get("videoID") or (doc["video_id"] if "v2" in folder else "clip")
+    def _folder(self, command):
+        """The folder that a call of `framenest lmms-eval tasks` prints, with ~ between its words."""
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main(command.split("~"))
+        assert stopped.value.code == 0, command
+        return Path(self._capsys.readouterr().out.strip())
+
+    def _video(self, doc, benchmark):
+        folder = "Video-MME/data" if benchmark == "videomme" else benchmark
+        name = {"videomme": doc.get("videoID"), "videomme-v2": doc.get("video_id")}.get(benchmark, "clip")
         return self._place / folder / f"{name}.mp4"
 
     def __call__(self, arguments):
+        arguments.remove("--log_samples")
         given = dict(zip(arguments[::2], arguments[1::2], strict=True))
-        assert given["--include_path"] == "TASKS"
-        settings = dict(part.split("=") for part in given["--model_args"].split(","))
-        names = ("max_num_frames", "num_frames", "codec_target_canvas")
+        settings = dict(part.split("=", 1) for part in given["--model_args"].split(","))
+        names = ("max_num_frames", "num_frames", "nframes", "codec_target_canvas")
         budget = int(next(settings[name] for name in names if name in settings))
-        results, configs = {}, {}
-        for name in given["--tasks"].split(","):
-            task, selector = self.known[name]
-            own = {"benchmark": task.benchmark} | ({} if selector == "mec" else {"selector": selector})
-            kwargs = {"video_of": f"pretended_tasks.{task.benchmark.replace('-', '_')}", "framenest": own}
-            marks = []
-            for row in self.rows[task.benchmark]:
-                (message,) = tasks.messages(row, kwargs)
-                self._check(message["content"][0], budget, selector)
-                marks.append((question := READERS[task.benchmark](row), question.answer == "A"))
-            results[name] = {
-                f"{metric},none": score / factor
-                for column, (metric, factor) in self.metrics[task.benchmark].items()
-                if (score := MAIN_TABLE[column][1](marks)) is not None
-            }
-            configs[name] = {"lmms_eval_specific_kwargs": {"default": kwargs}}
+        task = given["--tasks"]
+        yaml = (self.folder(given["--include_path"]) / f"{task}.yaml").read_text()
+        own = json.loads(re.search(r"^    framenest: (.*)$", yaml, re.M)[1])
+        benchmark, selector = own["benchmark"], own["selector"]
+        if selector.partition(":")[0] == "mec":
+            self.expected.add(mec_config(selector.partition(":")[2]))
+        kwargs = {"video_of": f"pretended_tasks.{benchmark.replace('-', '_')}", "framenest": own}
+        for row in self.rows[benchmark]:
+            (message,) = tasks.messages(row, kwargs)
+            self._check(message["content"][0], budget, selector)
         folder = self._place / given["--output_path"]
-        folder.mkdir(parents=True)
+        folder.mkdir(exist_ok=True)
+        number = len(list(folder.iterdir()))
         config = {"model": given["--model"], "model_args": given["--model_args"]}
-        made = {"results": results, "configs": configs, "config": config}
-        (folder / "20261101_results.json").write_text(json.dumps(made))
+        scores = {f"{metric},none": 50 / factor for metric, factor in self.metrics[benchmark].values()}
+        configs = {task: {"lmms_eval_specific_kwargs": {"default": kwargs}}}
+        made = {"results": {task: scores}, "configs": configs, "config": config}
+        made["n-samples"] = {task: {"original": ANSWERS["mlvu"]}}
+        (folder / f"{number}_results.json").write_text(json.dumps(made))
+        lines = (f'{{"doc_id": {i}, "filtered_resps": "A"}}\n' for i in range(ANSWERS[benchmark]))
+        (folder / f"{number}_samples_{task}.jsonl").write_text("".join(lines))
 
     def _check(self, shown, budget, selector):
         if isinstance(shown["url"], list):
@@ -197,35 +209,49 @@ class PretendedLmmsEval:
             assert selector == "native"
 
 
-def test_every_command_runs(place, tiny_models, monkeypatch, capsys):
-    pretended = PretendedLmmsEval(place, monkeypatch)
+def test_every_command_runs(place, tiny_models, rules, monkeypatch, capsys):
+    pretended = PretendedLmmsEval(place, monkeypatch, capsys)
     reader = hook.ManifestReader()
     for module in (tasks, hook):
         monkeypatch.setattr(module, "manifest_reader", lambda: reader)
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    first, *rest = calls(place)
     with ScriptedServer("A") as server:
-        for environment, call in [*rest, first]:  # the page begins with what comes last
-            for name, value in environment.items():
-                value = server.url if name == "OPENAI_BASE_URL" and value else value
-                monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name, raising=False)
+        for call in calls(place):
             call = [server.url if part.startswith("http://localhost:8000") else part for part in call]
+            before = len(rules)
             run(call, pretended, monkeypatch)
-    page = (place / "mine.md").read_text()
-    tables = dict(re.findall(r"<!-- table (\w+) -->(.*?)<!-- end -->", page, re.S))
-    assert len(tables) == 12
+            if "lmms_eval" not in call:  # the timeline and efficiency: the paper's rule, without transcript
+                assert set(rules[before:]) <= {(PAPER, False)}, call
+                assert (len(rules) > before) == (call[:2] == ["framenest", "rank"] or "--videomme" in call)
+    variants = {mec_config(name) for name in ablations()} | {mec_config(f"horizon={m}") for m in HORIZONS}
+    assert set(rules) == {(config, False) for config in variants | {PAPER}}
+    assert pretended.expected == variants | {PAPER}
+
+    page = (place / "tables.md").read_text()
+    tables = dict(part.split("\n\n", 1) for part in page.removeprefix("## ").split("\n\n## "))
+    assert len(tables) == 13
+    assert "(2," not in page  # no score over fewer answers
     for name, table in tables.items():
+        if name == "Your runs":
+            continue
         own = [line.split("yours")[1] for line in table.splitlines() if "yours" in line]
         assert own, name
         assert table.count("| paper |") in (0, table.count("| yours |")), name
         cells = [cell.strip() for line in own for cell in line.split("|")[1:-1]]
-        assert (name, cells.count("")) == (name, 15 if name == "horizons" else 0)  # a horizon serves no more
+        empty = 15 if name.startswith("Horizons") else 0  # a horizon serves no more
+        assert (name, cells.count("")) == (name, empty)
     assert (place / "tradeoff.png").read_bytes().startswith(b"\x89PNG")
     assert (place / "timeline.png").read_bytes().startswith(b"\x89PNG")
     rows = json.loads((place / "efficiency.json").read_text())["rows"]
     assert set(rows) == {"uniform", "mec", "aks", "wfs-sb"}
-    assert len(list(place.glob("results-*.jsonl"))) == 3  # of eight parts those that have a video
     assert (place / "InternVL3_5-8B-Instruct-HF" / "model-2.safetensors").is_file()
+
+
+def ablations():
+    """The presets of the paper's ablations and schedules."""
+    paper = json.loads((ROOT / "benchmarks" / "paper.json").read_text())
+    names = {*paper["components"], *paper["schedules"]} - {"uniform", "mec"}
+    return {name.removeprefix("mec:") for name in names}
 
 
 def run(call, pretended, monkeypatch):
@@ -236,8 +262,9 @@ def run(call, pretended, monkeypatch):
         for wanted in re.findall(r"\.\[(.*?)\]", " ".join(arguments)):
             assert set(wanted.split(",")) <= set(extras)
     elif program == "vllm":
-        sizes = json.loads(arguments[arguments.index("--mm-processor-kwargs") + 1])["size"]
-        assert sizes["longest_edge"] == 256 * 786_432
+        if "--mm-processor-kwargs" in arguments:
+            sizes = json.loads(arguments[arguments.index("--mm-processor-kwargs") + 1])["size"]
+            assert sizes["longest_edge"] == 256 * 786_432
     elif "lmms_eval" in arguments:
         pretended(arguments[arguments.index("lmms_eval") + 1 :])
     elif program == "python":

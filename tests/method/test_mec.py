@@ -22,6 +22,7 @@ from framenest import (
     ScorerError,
     VideoError,
     open_video,
+    rank,
 )
 from framenest.cache.directory import UnwritableCache
 from framenest.method.cues import encode

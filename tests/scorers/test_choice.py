@@ -66,6 +66,7 @@ def test_a_missing_extra_names_the_pip_line(cache, monkeypatch):
 def empty_hub(monkeypatch, tmp_path):
     hub = pytest.importorskip("huggingface_hub", reason="needs the extra `onnx`")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")  # where nothing answers
     return hub
 
 

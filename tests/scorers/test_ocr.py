@@ -13,8 +13,7 @@ from framenest.scorers.calibration import sigmoid
 from framenest.scorers.ocr import MAX_LINES, OcrScorer, ScreenText, is_line, read_lines, texts
 from framenest.scorers.question_text import (
     Phrase,
-    asks_for_text,
-    counts_or_negates,
+    asks_for,
     has_kind_of_text,
     items,
     likeness,
@@ -75,7 +74,7 @@ def test_what_stands_on_every_frame_tells_nothing():
     ],
 )
 def test_questions_that_ask_for_something_written(question):
-    assert asks_for_text(question)
+    assert asks_for("text", question)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +88,7 @@ def test_questions_that_ask_for_something_written(question):
     ],
 )
 def test_questions_about_what_is_seen(question):
-    assert not asks_for_text(question)
+    assert not asks_for("text", question)
 
 
 def test_counts_and_negations():
@@ -99,9 +98,9 @@ def test_counts_and_negations():
         "When are all three cups up?",
         "without a hat",
     ):
-        assert counts_or_negates(question), question
+        assert asks_for("count", question), question
     for question in ("When is one cup red?", "Who knows?", "When are all cups upside down?"):
-        assert not counts_or_negates(question), question
+        assert not asks_for("count", question), question
 
 
 def test_kinds_of_text():
@@ -182,7 +181,7 @@ class Look:
 
 
 def test_of_a_wall_of_names_the_highest_lines_are_read_and_those_read_before_are_not_read_again():
-    """Line i is i pixels high: the last 64 of 70 are read, in reading order."""
+    """Line i is i pixels high: the last MAX_LINES of 70 are read, in reading order."""
 
     class Reader:
         read = 0
@@ -246,11 +245,28 @@ def test_text_on_screen_is_found(station, tmp_path, warm_tags_store):
     assert ranking.cues["relevance"][0] > 0.5
     assert ranking.labels(1) == 'reads "ORIENT EXPRESS"'
     assert "text on screen by ocr 2, rapidocr" in ranking.scorer
+    assert ranking.stats.match is None, "labels cannot judge what is written"
     assert ranking.scorer == mec.scoring_name(mec.session.open(station), QUESTION)
     ranking.save(tmp_path / "r.json")
     assert Ranking.load(tmp_path / "r.json").labels(1) == 'reads "ORIENT EXPRESS"'
     seen = mec.rank(station, "When is the train seen?")
     assert "ocr" not in seen.scorer
+
+
+def test_index_reads_only_if_told_to(tmp_path):
+    class Reader(Nothing):
+        name, version, inputs = "ocr", "counting", ()
+
+        def encode(self, frames):
+            read.extend(frames.frames.tolist())
+            return {"text": np.zeros((len(frames), 8), np.uint8)}
+
+    decoder, read = ArrayDecoder(np.zeros((40, 8, 8, 3), np.uint8), fps=1), []
+    for ocr in ("auto", "on"):
+        session = Session(None, store=tmp_path, scoring=ScorerConfig(ocr=ocr))
+        session._loaded["ocr"] = Reader()
+        MEC(MECConfig(IndexConfig(10, 0)), session=session).index(decoder)
+        assert len(read) == (10 if ocr == "on" else 0)
 
 
 @pytest.mark.parametrize(("written", "ocr"), [(False, "on"), (True, "none")])

@@ -11,7 +11,7 @@ import rich_click as click
 from click.shell_completion import get_completion_class
 
 import framenest
-from framenest.cli import ask, evaluate, exports, machine, many_videos, rank, serve
+from framenest.cli import ask, demo, evaluate, exports, machine, many_videos, rank, serve
 from framenest.cli.printing import fail, out, warnings_as_notes
 from framenest.errors import FramenestError, error_line
 from framenest.scorers.checkpoint import still_loading
@@ -59,7 +59,7 @@ PANELS: dict[str, list[Any]] = {
     "Ask": [ask.ask, exports.export],
     "Measure": [rank.select, evaluate.evaluate, evaluate.lmms_eval],
     "Serve": [serve.serve, serve.mcp],
-    "This machine": [machine.doctor, machine.models, machine.cache, completion],
+    "This machine": [demo.demo, machine.doctor, machine.models, machine.cache, completion],
 }
 for panel, commands in PANELS.items():  # --help lists them in this order
     app.add_panel(click.RichCommandPanel(panel, commands=[command.name for command in commands]))

@@ -66,7 +66,7 @@ def ask(
     check_style(model.style, images.pairing)
     opt.refuse_pairing(model.style)
     printer = AnswerPrinter()
-    with model.client(may_think=False) as client:
+    with model.client() as client:
         opt.check_server(client)
         with common.bars() as bars:
             opened = common.open(video, opening)

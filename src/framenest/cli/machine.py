@@ -188,7 +188,7 @@ KINDS = (
     "index", "features", "timeline", "transcripts", "finished", "fingerprints", "remote", "selections",
     "lmms-eval", "lmms-eval-tasks", "noted",
 )  # fmt: skip
-MODEL_KINDS = ("models", "text")
+MODEL_KINDS = ("models", "text", "demo")
 
 
 @click.group()
@@ -216,7 +216,11 @@ def size(*, as_json: bool = opt.AS_JSON, common: opt.Common) -> None:
 
 
 @command(cache)
-def clear(*, with_models: bool = option("Also remove model files.", "--models"), common: opt.Common) -> None:
+def clear(
+    *,
+    with_models: bool = option("Also remove model files and the demo's videos.", "--models"),
+    common: opt.Common,
+) -> None:
     """Remove everything cached about videos. It is recomputed when needed."""
     kinds = (*KINDS, *MODEL_KINDS) if with_models else KINDS
     freed = common.cache.clear(kinds)

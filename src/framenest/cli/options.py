@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property, wraps
@@ -80,11 +80,6 @@ def argument(**settings: Any) -> Any:
     return field(metadata={"argument": settings})
 
 
-def adapt(**changes: dict[str, Any]) -> Any:
-    """Declare an option group, a parameter whose type is a dataclass, with changed settings of its fields."""
-    return field(metadata={"changes": changes})
-
-
 class Command(click.RichCommand):
     """A command whose --help may show some of its options, and --help-all every one."""
 
@@ -127,7 +122,7 @@ def command(parent: Any = click, usual: str = "", cls: type = Command, **setting
         for name, parameter in inspect.signature(function).parameters.items():
             metadata = getattr(parameter.default, "metadata", {})
             if name in groups:
-                parameters += _group_options(hints[name], metadata.get("changes", {}))
+                parameters += _group_options(hints[name])
             elif "argument" in metadata:
                 kind = _click_type(hints[name])
                 parameters.append(click.RichArgument([name], type=kind, **metadata["argument"]))
@@ -150,16 +145,16 @@ def command(parent: Any = click, usual: str = "", cls: type = Command, **setting
     return decorate
 
 
-def _group_options(kind: type, changes: Mapping[str, dict[str, Any]]) -> Iterator[click.Option]:
+def _group_options(kind: type) -> Iterator[click.Option]:
     """The options of a group's fields, and of the groups nested in it."""
     hints = get_type_hints(kind, include_extras=True)
     panel = SCORER_PANEL if kind is ScorerConfig else getattr(kind, "panel", "Options")
     for entry in fields(kind):
         if is_dataclass(hints[entry.name]):
-            yield from _group_options(hints[entry.name], changes)
+            yield from _group_options(hints[entry.name])
             continue
         declared = config_option(kind, entry.name) if issubclass(kind, CheckedSettings) else entry
-        settings = {"panel": panel, **declared.metadata["settings"], **changes.get(entry.name, {})}
+        settings = {"panel": panel, **declared.metadata["settings"]}
         yield _option(entry.name, hints[entry.name], declared.metadata["flags"], settings)
 
 
@@ -528,8 +523,8 @@ class AnsweringModel:
         """Whether the model is told to reason; None leaves it to the server."""
         return {"on": True, "off": False}.get(self.thinking)
 
-    def client(self, *, may_think: bool) -> Client:
-        """Return a client of the server. `may_think` applies if thinking is left to the server."""
+    def client(self) -> Client:
+        """Return a client of the server."""
         return Client(
             self.base_url,
             self.model,
@@ -537,7 +532,7 @@ class AnsweringModel:
             timeout=self.timeout,
             retries=self.retries,
             thinking=self.thinks,
-            max_tokens=self.answer_tokens or TOKEN_LIMITS[may_think if self.thinks is None else self.thinks],
+            max_tokens=self.answer_tokens or TOKEN_LIMITS[self.thinks or False],
             temperature=self.temperature,
         )
 

@@ -86,7 +86,7 @@ def rank(
     """Rank the frames of VIDEO for QUESTION: one ranking, any budget.
 
     VIDEO is a file, a URL (s3 and others with the extra `remote`), a web page that shows a video (extra
-    `web`), or a folder of numbered images with --fps.
+    `web`), or a folder of numbered images.
 
     \b
     framenest rank kiln.mp4 "What happens after firing?" -o kiln.json

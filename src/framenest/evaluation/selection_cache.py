@@ -7,7 +7,7 @@ the selections at the budgets requested so far.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,20 +20,18 @@ from framenest.errors import FramenestError
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import RANKING_FORMAT, Ranking
 from framenest.models import CATALOGUE
-from framenest.protocols import Progress, Store
 from framenest.scorers import identity
 from framenest.selectors import FILE, load_selector, mec_config, needs_scorer
 from framenest.selectors.built_in import MecSelector
 from framenest.selectors.selection import Selection, load_result
 from framenest.session import Session
-from framenest.transcript import NONE, transcript_files
 
 
 class SelectionCache:
     """Selects frames for questions, or reads them from disk on a cache hit.
 
-    scorer: a scorer's name; None if no selector needs one. store, progress, scoring, keep_features: as for
-    `Session`. `misses` counts what was not in the cache.
+    scorer: a scorer's name; None if no selector needs one. device: of the scorer. `misses` counts what was
+    not in the cache.
 
     >>> cache = SelectionCache("table:scores.csv")
     >>> prefixes = [cache.prefix("kiln.mp4", "What happens after firing?", "mec", k) for k in (8, 64)]
@@ -41,83 +39,57 @@ class SelectionCache:
     ([8, 64], 1)
     """
 
-    def __init__(
-        self,
-        scorer: str | None,
-        *,
-        store: Store | None = None,
-        progress: Progress = lambda *_: None,
-        scoring: ScorerConfig | None = None,
-        keep_features: bool | None = None,
-    ) -> None:
+    def __init__(self, scorer: str | None, device: str = "auto") -> None:
         self.misses = 0
-        self._wanted, self._scoring = scorer, scoring or ScorerConfig()
-        self._session = Session(
-            scorer, store=store, progress=progress, scoring=self._scoring, keep_features=keep_features
-        )
+        self._name = scorer
+        self._session = Session(scorer, scoring=ScorerConfig(device=device), progress=False)
         self._local = local_directory(self._session.store)
         self._video = ""
 
     @cached_property
     def scorer(self) -> str | None:
-        """The scorer's name, the revision of its weights, and its settings that are not the default.
-
-        Device and batch size are left out: they do not change a selection.
-        """
-        if self._wanted is None:
-            return None
-        known = identity(self._wanted, self._local, self._scoring.revision or "")
-        own, plain = asdict(self._scoring), asdict(ScorerConfig(subtitles=NONE))
-        own["subtitles"] = own["subtitles"] or NONE
-        apart = ("device", "batch", "revision")
-        changed = [f"{n} {value}" for n, value in own.items() if n not in apart and value != plain[n]]
-        return ", ".join([known, *changed])
+        """The scorer's name and the revision of its weights."""
+        return None if self._name is None else identity(self._name, self._local, "")
 
     def prefix(self, video: str, text: str, selector: str, budget: int) -> Prefix:
         """The frames that a selector chooses for a text at a budget."""
-        prefix = self.result(video, text, selector, [budget]).prefix(budget)
+        prefix = self._result(video, text, selector, budget).prefix(budget)
         prefix.must_hold_frames()
         return prefix
 
-    def result(self, video: str, text: str, selector: str, budgets: list[int]) -> Ranking | Selection:
-        """A ranking, or a selection with at least these budgets."""
+    def _result(self, video: str, text: str, selector: str, budget: int) -> Ranking | Selection:
+        """A ranking, or a selection with at least this budget."""
         if selector.startswith(FILE):  # reading it again is fast
             self.misses += 1
-            return self._select(video, text, selector, budgets)
+            return self._select(video, text, selector, budget)
         file = self._file(video, text, selector)
         cached: Ranking | Selection | None = None
         if file.exists():
             with suppress(FramenestError):  # a damaged file is written again
                 cached = load_result(file)
-        if isinstance(cached, Ranking) or (cached is not None and set(budgets) <= set(cached.prefixes)):
+        if isinstance(cached, Ranking) or (cached is not None and budget in cached.prefixes):
             return cached
         self.misses += 1
-        result = self._select(video, text, selector, budgets)
+        result = self._select(video, text, selector, budget)
         if isinstance(result, Selection) and isinstance(cached, Selection):
             result = replace(result, prefixes=dict(sorted((cached.prefixes | result.prefixes).items())))
         result.save(file)
         return result
 
-    def session(self, video: str) -> Session:
-        """The session; first drops other videos from memory."""
-        if video != self._video:
+    def _select(self, video: str, text: str, selector: str, budget: int) -> Ranking | Selection:
+        if video != self._video:  # memory holds one video at a time
             self._session.forget()
             self._video = video
-        return self._session
-
-    def _select(self, video: str, text: str, selector: str, budgets: list[int]) -> Ranking | Selection:
-        chooser = load_selector(selector, self.session(video))
+        chooser = load_selector(selector, self._session)
         if isinstance(chooser, MecSelector):
             return chooser.rank(video, text)
-        return chooser.select(video, text, budgets)
+        return chooser.select(video, text, [budget])
 
     def _file(self, video: str, text: str, selector: str) -> Path:
         name, _, settings = selector.partition(":")
         reads = CATALOGUE["ocr"].installed()  # what --ocr auto means here
         how: Any = (mec_config(settings).to_json(), reads) if name == "mec" else selector
         scorer = self.scorer if needs_scorer(selector) else None
-        # A transcript inside the video is part of its content; one in a file is not.
-        files = transcript_files(video, self._scoring.subtitles or NONE) if scorer else []
-        content = [self._local.fingerprint(str(file)) for file in (video, *files)]
+        content = self._local.fingerprint(video)
         key = digest(RANKING_FORMAT, framenest.__version__, content, text, name, how, scorer)
         return self._local.root / "selections" / key[:2] / f"{key}.json"

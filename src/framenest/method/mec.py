@@ -25,7 +25,7 @@ from framenest.protocols import Scorer, Store
 from framenest.rank_request import Budget, LookFor, RankRequest
 from framenest.scorers.feature_store import Features, finish_writes
 from framenest.scorers.ocr import ScreenText
-from framenest.scorers.question_text import asks_for_text
+from framenest.scorers.question_text import asks_for
 from framenest.scorers.speech import SpokenText
 from framenest.scorers.video_features import NO_FRAMES, VideoFeatures, on_the_way
 from framenest.session import Session
@@ -148,7 +148,8 @@ class MEC:
 
             # The candidate pool.
             scored = scoring.reranked(scored.join(scoring.zoomed(zoomed)))
-            strengths = [features.match_strength(probes, text) for text in texts]
+            judged = texts[1:] if scoring.screen and scoring.screen.decides else texts  # not what is written
+            strengths = [features.match_strength(probes, text) for text in judged]
             pool = CandidatePool(
                 video=decoder.info,
                 question=question,
@@ -202,6 +203,9 @@ class MEC:
             index, _ = self._index(features, zooms=questions_follow)
             if features.scorer is not None:
                 self.session.heard(decoder, *index.span)  # encodes the transcript for the questions
+            if self.session.scoring.ocr == "on" and self.session.reader is not None:
+                screens = self.session.features(decoder, self.session.reader, self.config.index.thumbnail)
+                screens.get(index.frames, "text")
             finish_writes()  # for questions in other processes
             return index
 
@@ -215,7 +219,7 @@ class MEC:
 
     def _reader(self, question: str | None) -> Scorer | None:
         """The scorer that reads text on screen, if it counts for a question."""
-        wanted = question is not None and self.config.discovery.written and asks_for_text(question)
+        wanted = question is not None and self.config.discovery.written and asks_for("text", question)
         return self.session.reader if wanted else None
 
     def _index(self, features: VideoFeatures, *, zooms: bool) -> tuple[SparseIndex, Features]:

@@ -135,7 +135,19 @@ def page(data: Mapping[str, Any], images: Mapping[str, Mapping[str, str]]) -> st
         "document": _inert(data),
         "pictures": _inert(images),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda name: parts[name[1]], _asset("page.html"))
+    return _filled("page.html", parts)
+
+
+def plain_page(title: str, body: str) -> str:
+    """One self-contained page without scripts. body: HTML."""
+    style = _asset("base.css") + ".framenest .sheet { overflow: auto; margin: 12px 0 28px; }"
+    parts = {"title": html.escape(title), "style": style, "hash": _hash(style), "body": body}
+    return _filled("plain.html", parts)
+
+
+def _filled(name: str, parts: Mapping[str, str]) -> str:
+    """An asset with its {{names}} replaced."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda name: parts[name[1]], _asset(name))
 
 
 def _inert(data: Any) -> str:

@@ -12,7 +12,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from itertools import chain, zip_longest
+from itertools import chain, groupby, zip_longest
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,9 +34,11 @@ from framenest.method.ranking import HEARD, Ranking
 from framenest.progress import ShowProgress
 from framenest.protocols import HasVocabulary, MatchStrength, Scorer, Searchable, Store
 from framenest.retrieval.vectors import ScannedVectors, VectorStore, open_vectors
-from framenest.scorers.question_text import SentenceEncoder
+from framenest.scorers.ocr import texts
+from framenest.scorers.question_text import SentenceEncoder, asks_for
+from framenest.scorers.speech import Passage, Speech
 from framenest.session import Session
-from framenest.transcript import AUTO, REACH
+from framenest.transcript import AUTO, REACH, Line, Transcript
 from framenest.video.decoder import Decoder
 from framenest.video.opening import Video, reopen
 from framenest.video.source import is_remote
@@ -70,8 +73,8 @@ class Moment:
         start, end, time: in seconds; `time` is that of the best frame.
         frame: the number of the best frame.
         score: how surely it matches, in [0, 1]; comparable across videos, but not across scorers.
-        why: what was seen or said.
-        source: "seen" or "said".
+        why: what was seen, said or written.
+        source: "seen", "said" or "written".
         confident: whether it clearly matches; the others are the nearest that there is.
         info: the video.
         frames: the best frames, best first.
@@ -84,7 +87,7 @@ class Moment:
     frame: int
     score: float
     why: str
-    source: Literal["seen", "said"]
+    source: Literal["seen", "said", "written"]
     confident: bool
     info: VideoInfo = field(repr=False)
     frames: tuple[int, ...] = field(repr=False)
@@ -187,6 +190,7 @@ class Searcher:
         self._scorer = scorer
         self.pictures = open_vectors(session.store, f"{scorer.name} {scorer.version}", library)
         self.passages = open_vectors(session.store, SentenceEncoder.name, library)
+        self.screens = open_vectors(session.store, f"{SentenceEncoder.name}, written", library)
 
     def search(
         self, query: str, videos: Sequence[Video | IndexedVideo] | None = None, n: int = 10
@@ -306,19 +310,37 @@ class Searcher:
             starts = [passage.start for passage in speech.passages]
             frames = (np.searchsorted(decoder.seconds, starts, side="right") - 1).clip(0)
             self.passages.put(key, about, frames, speech.vectors.astype(np.float16))
+        if self.session.scoring.ocr == "on" and (text := self._written(decoder, index.frames, index.config)):
+            frames = np.searchsorted(decoder.seconds, [passage.start for passage in text.passages])
+            self.screens.put(key, about, frames, text.vectors.astype(np.float16))
         features = self.session.features(decoder, self.session.scorer, index.config.thumbnail)
         probes = features.get(index.frames, "probes")
         vectors = np.asarray(self._scorer.search_vectors(probes.encoded), np.float16)
         self.pictures.put(key, about, probes.frames, vectors)
         return IndexedVideo(key, info, index.config, speech is not None, decoder)
 
+    def _written(self, decoder: Decoder, frames: NDArray[np.int64], config: IndexConfig) -> Speech | None:
+        """What is written on frames, as passages; None without a reader or text."""
+        if self.session.reader is None:
+            return None
+        screens = self.session.features(decoder, self.session.reader, config.thumbnail)
+        read = screens.get(frames, "text")
+        ends = [*decoder.seconds[read.frames[1:]].tolist(), decoder.info.duration]
+        rows = zip(texts(read.encoded), decoder.seconds[read.frames].tolist(), ends, strict=True)
+        lines = list[Line]()
+        for text, same in groupby(rows, key=itemgetter(0)):
+            (_, start, _), *_, (_, _, end) = [*same] * 2
+            lines += [Line(start, end, text.replace("\n", " "))] if text else []
+        return self.session.speech(Transcript("text on screen", tuple(lines))) if lines else None
+
     def _stream(self, query: str, ready: Collection[IndexedVideo], n: int) -> Iterator[Moments]:
         by_key, count = {one.key: one for one in ready}, max(n, MIN_VIDEOS)
         best = _best(self.pictures, self._scorer.search_query(query), by_key, count)
         if talks := [one.key for one in ready if one.has_speech]:
             spoken = _best(self.passages, self.session.encoder(query), talks, count, MAY_ANSWER)
-            turns = chain.from_iterable(zip_longest(best, spoken))
-            best = [key for key in dict.fromkeys(turns) if key is not None]
+            best = _in_turn(best, spoken)
+        if self.screens.videos():
+            best = _in_turn(best, _best(self.screens, self.session.encoder(query), by_key, count, MAY_ANSWER))
         words, moments = self._words(query), list[Moment]()
         for done, key in enumerate(best, start=1):
             try:
@@ -329,7 +351,7 @@ class Searcher:
             yield Moments(query, moments, n, words)
 
     def _moments(self, one: IndexedVideo, query: str, n: int, sure: float) -> list[Moment]:
-        """Stage two: the moments of a video, seen and said; what is both counts for more than either."""
+        """Stage two: the moments of a video, seen, said or written; what is two of these counts for more."""
         pictures = isinstance(one.video, str) and Path(one.video).is_dir()
         decoder = self.session.open(one.video, one.info.fps if pictures else None)
         if decoder.info.fingerprint != one.info.fingerprint:
@@ -337,17 +359,22 @@ class Searcher:
         ranking = MEC(replace(self.config, index=one.config), session=self.session).rank(decoder, query)
         features = self.session.features(decoder, self.session.scorer, one.config.thumbnail)
         scores = features.certainty(features.get(ranking.pool.frames, "zoom"), query)
-        moments = [*_seen(ranking, scores, query, n, sure)]
-        if "speech" not in ranking.cues or ranking.transcript is None:
-            return moments
-        for start, end, text, score in self.session.speech(ranking.transcript).best(query, n):
+        moments, passages = [*_seen(ranking, scores, query, n, sure)], list[tuple[Any, Passage]]()
+        if "speech" in ranking.cues and ranking.transcript is not None:
+            passages += [
+                ("said", passage) for passage in self.session.speech(ranking.transcript).best(query, n)
+            ]
+        read = self.session.scoring.ocr == "on" or asks_for("text", query)
+        if read and (written := self._written(decoder, ranking.pool.frames, one.config)):
+            passages += [("written", passage) for passage in written.best(query, n)]
+        for source, (start, end, text, score) in passages:
             if score < HEARD:
-                break
+                continue
             middle = np.searchsorted(decoder.seconds, (start + end) / 2, side="right")
             frame = max(0, int(middle) - 1)
             best = float(decoder.seconds[frame])
             where = (decoder.info.path, *_around(best, start, end), best, frame)
-            new = Moment(*where, score, f"“{text}”", "said", score >= UNSURE, decoder.info, (frame,))
+            new = Moment(*where, score, f"“{text}”", source, score >= UNSURE, decoder.info, (frame,))
             for other in [m for m in moments if start - REACH <= m.time <= end + REACH][:1]:
                 moments.remove(other)
                 first, second = sorted((other, new), key=lambda m: -m.score)
@@ -362,6 +389,11 @@ def check_query(query: str) -> None:
     must_be("query", query, str, "a string")
     if not re.search(r"\w", query):
         raise ConfigError(f"the query {query!r} has no words; say what to look for")
+
+
+def _in_turn(first: Sequence[str], second: Sequence[str]) -> list[str]:
+    """Keys of both lists, each once, one of either in turn."""
+    return [key for key in dict.fromkeys(chain.from_iterable(zip_longest(first, second))) if key is not None]
 
 
 def _best(

@@ -20,11 +20,7 @@ BY_HUE = np.array([RED, ORANGE, YELLOW, GREEN, BLUE, PURPLE, PINK, RED])
 
 
 def colour_places(image: Pixels) -> NDArray[np.int64]:
-    """(32, 32) the places in COLOURS of the blocks of an image (h, w, 3).
-
-    >>> [COLOURS[colour_places(np.full((1, 1, 3), c, np.uint8))[0, 0]] for c in ([220, 20, 20], [90, 50, 20])]
-    ['red', 'brown']
-    """
+    """(32, 32) the places in COLOURS of the blocks of an image (h, w, 3)."""
     blocks = Image.fromarray(image).resize((BLOCKS, BLOCKS), Image.Resampling.BOX).convert("HSV")
     hue, saturation, value = np.moveaxis(np.asarray(blocks) / 255, -1, 0)
     names: NDArray[np.int64] = BY_HUE[np.searchsorted(HUES, 360 * hue, side="right")]

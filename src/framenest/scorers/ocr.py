@@ -33,9 +33,9 @@ from framenest.scorers.video_features import VideoFeatures
 TEXT_BYTES = 1024
 """Bytes of text kept per frame."""
 OCR_PIXELS = 480
-LOOK_PIXELS, READ_PIXELS = 384, 640  # long sides at which text is looked for, and at which its lines are
+LOOK_PIXELS, READ_PIXELS = 320, 640  # long sides at which text is looked for, and at which its lines are
 LOOK_LEVEL = 0.3  # confidence in text from which a frame is read; at 0.5, small print is overlooked
-MAX_LINES = 64  # read of a frame, the highest; walls of names in closing credits take seconds
+MAX_LINES = 32  # read of a frame, the highest; walls of names in closing credits take seconds
 BLOCK_PIXELS, SAME_LEVELS = 20, 2  # a picture has the text of the last one if no block differs so much
 LEAST_SURE, LEAST_LETTERS = 0.7, 3
 """Lines below this OCR confidence, or with fewer letters and digits, are more often noise than text."""
@@ -43,8 +43,6 @@ FUZZY_WEIGHT, KIND_WEIGHT = 0.4, 0.1
 """What names, numbers and words of the question, and the kind of text it asks for, add to the similarity."""
 WRITTEN_WEIGHT = 0.8  # of what is written in the relevance; the rest is what is seen
 REASON_LETTERS = 80  # shown of a line
-
-
 Readings = dict[int, tuple[str, float]]
 """By a hash of a line's picture: the line, and how sure OCR is of it."""
 
@@ -161,6 +159,11 @@ class ScreenText:
         self._features, self._question, self._encoder, self._store = features, question, encoder, store
         self._probes: tuple[list[str], NDArray[np.float64]] | None = None
 
+    @property
+    def decides(self) -> bool:
+        """Whether any probe has text."""
+        return self._probes is not None and len(self._probes[1]) > 0
+
     def join(
         self, frames: NDArray[np.int64], relevance: NDArray[np.float32], reasons: Sequence[str]
     ) -> tuple[NDArray[np.float32], list[str]]:
@@ -177,7 +180,7 @@ class ScreenText:
         raw = np.array([scored[text][0] for text in screens])
         self._probes = self._probes or (everywhere, raw[raw > -np.inf])
         reasons = list(reasons) or [""] * len(screens)
-        if not len(self._probes[1]):
+        if not self.decides:
             return relevance, reasons
         written = WRITTEN_WEIGHT * answering(raw, self._probes[1])
         joined = written + np.float32(1 - WRITTEN_WEIGHT) * relevance
@@ -187,7 +190,7 @@ class ScreenText:
         return np.asarray(joined, dtype=np.float32), reasons
 
     def _scored(self, screens: Sequence[str], everywhere: Sequence[str]) -> dict[str, tuple[float, str]]:
-        """The score of each text of a frame, and its best line; those of a frame without text, too."""
+        """The score of each text of a frame, and its best line, or all of it; also of no text."""
         scored, split = {"": (-np.inf, "")}, [text.split("\n") for text in screens]
         every = sorted({*chain(*split), *map(" ".join, split)})
         if every:
@@ -196,7 +199,7 @@ class ScreenText:
             raw += FUZZY_WEIGHT * matching(items(self._question), every, everywhere)
             score = dict(zip(every, raw.tolist(), strict=True))
         for text, lines in zip(screens, split, strict=True):
-            best, whole = max(lines, key=lambda line: score[line]), " ".join(lines)
-            kind = KIND_WEIGHT * has_kind_of_text(whole, self._question)
-            scored[text] = max(score[best], score[whole]) + kind, best
+            whole = " ".join(lines)
+            best = max((*lines, whole), key=lambda line: score[line])
+            scored[text] = score[best] + KIND_WEIGHT * has_kind_of_text(whole, self._question), best
         return scored

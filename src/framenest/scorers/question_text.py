@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,30 +42,21 @@ def label_words(name: str) -> frozenset[str]:
 COMMON = label_words("common.txt")
 """Words that questions have and screens do not."""
 
-_ASKS_FOR_TEXT, _COUNTS_OR_NEGATES = (
-    re.compile("|".join(label_lines(name)), re.IGNORECASE)
-    for name in ("asks_for_text.txt", "counts_or_negates.txt")
-)
+_ASKS_FOR = {
+    kind: re.compile("|".join(label_lines(f"asks_for_{kind}.txt")), re.IGNORECASE)
+    for kind in ("text", "count")
+}
 _KINDS_OF_TEXT = [line.split("\t") for line in label_lines("kinds_of_text.txt")]
 """What a question has that asks for an address, a time, a name or a question, and what such a text has."""
 
 
-def asks_for_text(question: str) -> bool:
-    """Whether a question asks for something written: a title, a name in the credits, a sign, a quotation.
+def asks_for(what: Literal["text", "count"], question: str) -> bool:
+    """Whether a question asks for something written; or how many there are, or when there is none.
 
-    >>> asks_for_text("Who directed the film?"), asks_for_text("Who opens the window?")
+    >>> asks_for("text", "Who directed the film?"), asks_for("count", "Who directed the film?")
     (True, False)
     """
-    return _ASKS_FOR_TEXT.search(question) is not None
-
-
-def counts_or_negates(question: str) -> bool:
-    """Whether a question turns on how many there are, or that there are none.
-
-    >>> counts_or_negates("When is only one bottle left?"), counts_or_negates("When is one of them red?")
-    (True, False)
-    """
-    return _COUNTS_OR_NEGATES.search(question) is not None
+    return _ASKS_FOR[what].search(question) is not None
 
 
 def has_kind_of_text(text: str, question: str) -> bool:

@@ -33,7 +33,7 @@ from framenest.scorers.question_text import (
     KnownWord,
     SentenceEncoder,
     Vocabulary,
-    counts_or_negates,
+    asks_for,
     label_lines,
 )
 
@@ -186,7 +186,7 @@ class TagScorer(Calibrated):
         value = 1 / (1 + math.exp(-z))
         known, unknown, colours = self._terms(question)
         texts = (*(word.text for word in known), *colours)
-        if not known or counts_or_negates(question):
+        if not known or asks_for("count", question):
             return MatchStrength(round(value, 4), "cannot tell", texts, unknown)
         # People are in most videos: they say little next to another word, known or not.
         person = (self._model().names["objects"].index("person"),)
@@ -211,42 +211,44 @@ class TagScorer(Calibrated):
 
             scorer.labels(probes, "Where is the cup?", probes)  # ['coffee mug 0.81, bowl 0.45']
         """
-        kinds, vector = _kinds(encoded), self.text_vector(question)
-        parts, probes = self._parts(encoded, vector), self._parts(reference, vector)
-        shares = {kind: np.zeros_like(encoded[kind]) for kind in kinds}
-        for (kind, part), (_, other) in zip(parts, probes, strict=True):
-            shares[kind] += (part - other.mean(axis=0)) / max(other.sum(axis=1).std(), 1e-9)
-        listed = [name for kind in kinds for name in self._model().names[kind]]
-        names, places = np.unique(listed, return_inverse=True)  # both networks know a laptop
-        share, sure = np.zeros((2, len(names), len(encoded["classes"])), dtype=np.float32)
-        np.add.at(share, places, np.concatenate([shares[kind] for kind in kinds], axis=1).T)
-        np.maximum.at(sure, places, np.concatenate([encoded[kind] for kind in kinds], axis=1).T)
-        share[(sure < LEAST_SHOWN) | (names == "-")[:, None]] = 0
-        best = np.argsort(-share, axis=0, kind="stable")[:SHOWN].T
-        least = np.maximum(share.max(axis=0) / 2, 1e-6)
-        lines = [
-            ", ".join(f"{names[i]} {sure[i, row]:.2f}" for i in some if share[i, row] >= least[row])
-            for row, some in enumerate(best)
-        ]
+        share = self._shares(encoded, self.text_vector(question), reference)
+        every = [name for kind in _kinds(encoded) for name in self._model().names[kind]]
+        names, places = np.unique(every, return_inverse=True)  # both networks know a laptop
+        shares, sure = np.zeros((2, len(share), len(names)), dtype=np.float32)
+        np.add.at(shares.T, places, share.T)
+        np.maximum.at(sure.T, places, _joined(encoded).T)
+        shares[(sure < LEAST_SHOWN) | (names == "-")] = 0
+        lines = []
+        for mine, confidence in zip(shares, sure, strict=True):
+            best = [i for i in np.argsort(-mine, kind="stable")[:SHOWN] if mine[i] > 0]
+            shown = [f"{names[i]} {confidence[i]:.2f}" for i in best if mine[i] >= mine[best[0]] / 2]
+            lines.append(", ".join(shown))
         colour = self._colour(encoded, question, reference)
         if colour is not None:
             which = self._terms(question)[2].items()
-            relevance = self.match(encoded, question, reference=reference)
-            for row in np.flatnonzero(colour > relevance / 2).tolist():
+            for row in np.flatnonzero(2 * colour > self.match(encoded, question, reference=reference)):
                 of = encoded["colours"][row]
                 lines[row] = ", ".join(f"{word} {of[place]:.0%} of the picture" for word, place in which)
         return lines
 
-    def _parts(
-        self, encoded: Encoded, question: NDArray[np.float32]
-    ) -> list[tuple[str, NDArray[np.float32]]]:
-        """The readings by label: (n, labels) each, whose sums over the labels are the readings."""
-        labels, classes = self._model().labels, encoded["classes"]
-        best = np.where(classes >= np.partition(classes, -NAMED, axis=1)[:, [-NAMED]], classes, 0)
-        lengths = np.linalg.norm(best @ labels["classes"], axis=1, keepdims=True)
-        described = best * (labels["classes"] @ question) / np.maximum(lengths, 1e-9)
-        close = {kind: _softmax(labels[kind] @ question / SHARPNESS) for kind in _kinds(encoded)}
-        return [("classes", described), *((kind, encoded[kind] * near) for kind, near in close.items())]
+    def _shares(
+        self, encoded: Encoded, question: NDArray[np.float32], reference: Encoded
+    ) -> NDArray[np.float32]:
+        """(n, 1090) the part of each label in `scores`, which are the sums over the labels."""
+        labels = self._model().labels
+
+        def parts(of: Encoded) -> list[NDArray[np.float32]]:
+            classes = of["classes"]
+            best = np.where(classes >= np.partition(classes, -NAMED, axis=1)[:, [-NAMED]], classes, 0)
+            lengths = np.linalg.norm(best @ labels["classes"], axis=1, keepdims=True)
+            named = best * (labels["classes"] @ question) / np.maximum(lengths, 1e-9)
+            return [named, *(of[kind] * _softmax(labels[kind] @ question / SHARPNESS) for kind in _kinds(of))]
+
+        named, classes, *objects = (
+            (mine - probes.mean(axis=0)) / max(probes.sum(axis=1).std(), 1e-9)
+            for mine, probes in zip(parts(encoded), parts(reference), strict=True)
+        )
+        return np.concatenate([named + classes, *objects], axis=1)
 
     def _sure(self, encoded: Encoded, word: KnownWord) -> float:
         """The highest confidence of a network in a word on any frame; 0 if neither has seen it."""
@@ -272,7 +274,7 @@ class TagScorer(Calibrated):
 
     def search_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
         """(n, 1090) scores of all labels; see `framenest.Searchable`."""
-        scores = np.concatenate([encoded[kind] for kind in _kinds(encoded)], axis=1)
+        scores = _joined(encoded)
         return np.where(scores < LEAST_KEPT, 0, scores)
 
     def search_query(self, query: str) -> NDArray[np.float32]:
@@ -337,8 +339,13 @@ def _softmax(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _kinds(encoded: Encoded) -> list[str]:
-    """The networks' labels: classes, and objects if there is a detector."""
+    """The kinds of labels: classes, and objects if there is a detector."""
     return [kind for kind in SIZES if kind in encoded]
+
+
+def _joined(encoded: Encoded) -> NDArray[np.float32]:
+    """(n, 1090) what the networks say of all labels."""
+    return np.concatenate([encoded[kind] for kind in _kinds(encoded)], axis=1)
 
 
 def _describe(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -6,8 +6,7 @@ group `framenest.selectors`, Framenest's own included.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -82,27 +81,13 @@ def _declared(spec: str, config: MECConfig | None = None) -> tuple[Any, Any]:
 
 def check_selector(spec: str, budget: int = 0) -> None:
     """Refuse a selector that does not exist, or MEC with a horizon below `budget`, before any work."""
-    horizon = _horizon(spec)
+    settings = _declared(spec)[1]
+    horizon = settings.ranking.horizon if isinstance(settings, MECConfig) else budget
     if horizon < budget:
         raise BudgetError(
             f"{spec} ranks {horizon} frames, too few for a budget of {budget}; give it a longer "
             f"horizon, as in mec:horizon={budget}"
         )
-
-
-def served_budgets(spec: str, budgets: Sequence[int]) -> list[int]:
-    """The budgets that a selector serves: for MEC those up to its horizon, for others all.
-
-    >>> served_budgets("mec:horizon=16", [8, 16, 32]), served_budgets("aks", [8, 512])
-    ([8, 16], [8, 512])
-    """
-    horizon = _horizon(spec)
-    return [budget for budget in budgets if budget <= horizon]
-
-
-def _horizon(spec: str) -> float:
-    settings = _declared(spec)[1]
-    return settings.ranking.horizon if isinstance(settings, MECConfig) else math.inf
 
 
 def needs_scorer(spec: str) -> bool:

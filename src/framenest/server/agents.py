@@ -34,9 +34,10 @@ from framenest.text import clock
 from framenest.video.source import is_remote
 
 USAGE = """Frames of long videos, chosen for a question. Call `what_is` to see which videos there are, or
-`find` if you do not know in which of them something is seen or said. Call `look` with a video and the user's
-question (and, if you know what it would look like, descriptions in look_for), and `more` with its look_id
-while the frames do not settle the question. `frames_at` shows given times, `said` searches one transcript."""
+`find` if you do not know in which of them something is seen, said or written. Call `look` with a video and
+the user's question (and, if you know what it would look like, descriptions in look_for), and `more` with its
+look_id while the frames do not settle the question. `frames_at` shows given times, `said` searches one
+transcript."""
 PIXELS_A_TOKEN = 750  # of a picture, as the makers of common models count, within a tenth
 MIN_SIDE_PIXELS = 64  # pixels of the short side, below which a picture shows nothing
 MAX_TIMES = 64
@@ -85,7 +86,9 @@ class VideoTools:
 
     async def find(
         self,
-        query: Annotated[str, Field(min_length=1, max_length=4000, description="what is seen or said")],
+        query: Annotated[
+            str, Field(min_length=1, max_length=4000, description="what is seen, said or written")
+        ],
         n: Annotated[int, Field(ge=1, le=MOST_MOMENTS, description="how many moments")] = 5,
         max_tokens: Budget = 8000,
         *,
@@ -275,7 +278,8 @@ class VideoTools:
         shown: Shown = ["; ".join(head)]
         for (rank, second, _), picture in zip(chosen, pictures, strict=True):
             labels, because = ranking.labels(rank), described["rule"]["because"][rank - 1]
-            reason = f"seen: {labels}" if labels else because[0].lower() + because[1:]
+            what = labels if labels.startswith("reads ") else f"seen: {labels}"
+            reason = what if labels else because[0].lower() + because[1:]
             shown += [f"{second:.1f} s, rank {rank}: {reason}", Image(data=picture, format="jpeg")]
         return shown
 

@@ -45,7 +45,7 @@ def open_video(
         video: a path, a URL (http(s), with the extra `web` of a page; all that fsspec opens with `remote`),
             a folder of numbered images, frames in memory (an array (n, H, W, 3) of uint8 RGB, or a list of
             Pillow images or arrays (H, W, 3) of one size), or a Decoder, returned unchanged.
-        fps: frames per second of a folder or of frames in memory.
+        fps: frames per second of a folder, 1 by default, or of frames in memory.
         stream: which stream of a file, counted from 0; FFmpeg's choice by default.
         decoder: "pyav", or NAME or NAME:ARGUMENT of a decoder for files and URLs that another package
             registers.

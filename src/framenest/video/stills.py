@@ -7,6 +7,7 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from mimetypes import guess_type
 from numbers import Real
 from pathlib import Path
@@ -23,6 +24,8 @@ from framenest.text import size_text
 from framenest.video.decoder import Picture, PictureDecoder, Sizes
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
+DEFAULT_FPS = 1.0
+"""Frames per second of a folder of images, unless given."""
 _MAX_IMAGE_BYTES = 4 * MOST_PIXELS  # bytes of an image file, which Pillow may read whole
 
 _PILLOW_FILTERS = {
@@ -136,9 +139,8 @@ class ImageFolderDecoder(_Stills):
             videos = [file for file in files if (guess_type(file.name)[0] or "").startswith("video/")]
             if videos and not self._files:
                 raise VideoError(f"{folder}: a folder of videos; name one, such as {videos[0]}")
-            if fps is None:
-                raise VideoError(f"{folder}: a folder of images needs its frame rate; give fps=")
-            fps = _checked_fps(fps)
+            notes = () if fps is not None else (f"no frame rate given: {DEFAULT_FPS:g} image per second",)
+            fps = _checked_fps(DEFAULT_FPS if fps is None else fps)
             digest = hashlib.blake2b(f"{fps}".encode(), digest_size=16)
             for file in self._files:
                 size = file.stat().st_size
@@ -158,6 +160,7 @@ class ImageFolderDecoder(_Stills):
         if first is None:
             raise VideoError(f"{self._files[0]}: not an image that can be read")
         self._describe(folder, digest.hexdigest(), len(self._files), fps, first.size, "images")
+        self.info = replace(self.info, notes=notes)
 
     def _image(self, number: int) -> Image.Image | None:
         file = self._files[number]

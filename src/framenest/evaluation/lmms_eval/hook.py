@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +20,6 @@ import numpy as np
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
-from framenest.config import ScorerConfig
 from framenest.errors import BudgetError, StoreError, error_line
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.lmm.prompt import Pairing, sent_places, video_metadata
@@ -41,9 +41,8 @@ class VideoManifest:
     video: str
     text: str
     selector: str
-    scorer: str
+    scorer: str | None
     pairing: Pairing = "pairs"
-    device: str = "auto"
 
     def write(self) -> Path:
         """Write it into the cache; equal manifests share one file."""
@@ -65,21 +64,20 @@ class VideoManifest:
 
 
 class ManifestReader:
-    """Selects the frames of manifests, through the selection cache."""
+    """Selects the frames of manifests, through the selection cache. Scorers run on $FRAMENEST_DEVICE."""
 
     def __init__(self) -> None:
         self.requests = 0
         self._lock = threading.Lock()  # lmms-eval's vllm builds its messages in threads
-        self._caches: dict[tuple[str, str], SelectionCache] = {}
+        self._caches: dict[str | None, SelectionCache] = {}
 
     def frames(self, manifest: VideoManifest, budget: int) -> Prefix:
         """The frames of a manifest at a budget; one thread selects at a time."""
         with self._lock:
-            key = (manifest.scorer, manifest.device)
-            if key not in self._caches:
-                scoring = ScorerConfig(device=manifest.device)
-                self._caches[key] = SelectionCache(manifest.scorer, scoring=scoring)
-            prefix = self._caches[key].prefix(manifest.video, manifest.text, manifest.selector, budget)
+            scorer = manifest.scorer
+            if scorer not in self._caches:
+                self._caches[scorer] = SelectionCache(scorer, os.environ.get("FRAMENEST_DEVICE") or "auto")
+            prefix = self._caches[scorer].prefix(manifest.video, manifest.text, manifest.selector, budget)
             self.requests += 1
             return prefix
 

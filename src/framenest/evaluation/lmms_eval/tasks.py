@@ -5,95 +5,110 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import framenest
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
+from framenest.config import RelevanceText
 from framenest.errors import ConfigError, MissingExtra
-from framenest.evaluation.benchmarks import READERS, QueryText
-from framenest.evaluation.lmms_eval.conventions import Wording, prompt
+from framenest.evaluation.benchmarks import READERS
 from framenest.evaluation.lmms_eval.hook import VideoManifest, ending_the_run, hook_readers, manifest_reader
-from framenest.lmm.prompt import Pairing, marker
-from framenest.selectors import check_selector
+from framenest.lmm.prompt import DIRECTLY, Pairing, marker
+from framenest.selectors import FILE, check_selector, needs_scorer
 
 Row = Mapping[str, Any]
+Wording = Literal["paper", "lmms-eval"]
+TaskPairing = Literal["pairs", "auto", "duplicate"]
+FramesAs = Literal["video", "frames", "images"]
 NATIVE = "native"  # the whole video, read by the model's own code: for comparison, with the same prompt
 SELECTORS = ("mec", "uniform", "aks", "wfs-sb", NATIVE)
 DURATIONS = ("short", "medium", "long")
 _ALLOWED = {
     "benchmark": tuple(READERS),
+    "query": get_args(RelevanceText),
     "prompt": get_args(Wording),
-    "pairing": ("pairs", "auto", "duplicate"),
-    "frames_as": ("video", "frames", "images"),
+    "pairing": get_args(TaskPairing),
+    "frames_as": get_args(FramesAs),
+}
+_SELECT = (
+    "Select the best answer to the following multiple-choice question based on the {}. Respond with only the "
+    "letter ({}) of the correct option."
+)
+_AROUND = {  # of lmms-eval 0.7.3, for models without a prompt of their own, such as qwen3_5; MLVU's dev set
+    "videomme": (_SELECT.format("video and the subtitles", "A, B, C, or D") + "\n", f"\n\n{DIRECTLY}"),
+    "videomme-v2": ("Question: ", "\n" + _SELECT.format("video", "A, B, C, D, E, F, G, or H")),
+    "longvideobench": ("", f"\n{DIRECTLY}\n"),
+    "mlvu": ("", "\nOnly give the best option.\nBest option: ("),
 }
 
 
 @dataclass(frozen=True)
 class TaskSettings:
-    """Settings of a task: the keys below `framenest:` in its yaml, or else $FRAMENEST_<KEY>.
+    """Settings of a task: the keys below `framenest:` in its yaml, which lmms-eval copies into its results.
 
     Attributes:
         benchmark: whose rows the task has.
         selector: "mec", "mec:no-zoom", "aks", …, or "native".
-        scorer: by name.
-        query: the text that relevance is scored for, also by selector ("question,wfs-sb=question+options").
+        scorer: by name, never "auto"; None for a selector that needs none.
+        query: the text that relevance is scored for.
         prompt: "paper", or "lmms-eval" for the prompt of its own task.
         pairing: Qwen3-VL and Qwen3.5 fuse two frames under one time: always with "pairs", as in the paper,
             only within two seconds with "auto", never with "duplicate".
         frames_as: "video" leaves decoding to the reader in qwen-vl-utils, which takes K from the model's own
             argument. "frames" and "images" put `frames` images into the message, for other models.
         frames: K, if frames_as is not "video".
-        device: of the scorer: "cpu", "cuda", "cuda:1", …
+        version: of Framenest. It makes lmms-eval's cache ask again after an update.
     """
 
     benchmark: str
     selector: str = "mec"
-    scorer: str = "auto"
-    query: str = "question"
+    scorer: str | None = None
+    query: RelevanceText = "question"
     prompt: Wording = "paper"
     pairing: Pairing = "pairs"
-    frames_as: str = "video"
+    frames_as: FramesAs = "video"
     frames: int = 0
-    device: str = "auto"
+    version: str = framenest.__version__
 
     @classmethod
     def of_task(cls, kwargs: Mapping[str, Any] | None) -> TaskSettings:
-        """From `lmms_eval_specific_kwargs`; the yaml takes precedence over the environment.
+        """From `lmms_eval_specific_kwargs`.
 
-        >>> TaskSettings.of_task({"framenest": {"benchmark": "videomme", "selector": "aks"}}).selector
-        'aks'
+        >>> TaskSettings.of_task({"framenest": {"benchmark": "videomme", "selector": "uniform"}}).selector
+        'uniform'
         """
-        given = dict((kwargs or {}).get("framenest") or {})
+        settings = dict((kwargs or {}).get("framenest") or {})
         names = [entry.name for entry in fields(cls)]
-        unknown = set(given) - set(names)
+        unknown = set(settings) - set(names)
         if unknown:
             raise ConfigError(f"framenest has no setting {sorted(unknown)[0]!r}; choose from {names}")
-        for name in names[1:]:
-            value = os.environ.get(f"FRAMENEST_{name.upper()}")
-            if value and name not in given:
-                given[name] = value
-        return cls(**given)
+        return cls(**settings)
 
     def __post_init__(self) -> None:
         for name, allowed in _ALLOWED.items():
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name} = {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
-        QueryText(self.query)
-        try:
-            object.__setattr__(self, "frames", int(self.frames))
-        except ValueError as error:
-            raise ConfigError(f"frames = {self.frames!r}; it must be a whole number") from error
         if self.frames_as != "video" and self.frames < 1:
-            raise ConfigError(f"frames_as = {self.frames_as} needs the budget: set FRAMENEST_FRAMES=K")
-        if self.selector != NATIVE:
-            check_selector(self.selector)
+            raise ConfigError(f"frames_as = {self.frames_as} needs the budget: frames = K")
+        if self.version != framenest.__version__:
+            raise ConfigError(
+                f"these task files are of Framenest {self.version}; write them again with "
+                f"{framenest.__version__}"
+            )
+        if self.selector == NATIVE:
+            return
+        check_selector(self.selector)
+        if needs_scorer(self.selector) and self.scorer in (None, "auto"):
+            raise ConfigError(
+                f"selector {self.selector} needs a scorer by name, such as blip2, and not auto: results must "
+                "say which scorer chose the frames"
+            )
 
 
 @ending_the_run()
@@ -104,13 +119,14 @@ def messages(doc: Row, lmms_eval_specific_kwargs: Row | None = None) -> list[dic
     question = READERS[settings.benchmark](doc)
     module, _, name = str(kwargs["video_of"]).rpartition(".")  # lmms-eval's own function knows the path
     (video,) = getattr(importlib.import_module(module), name)(doc)
+    # A file of frame lists is searched by the question alone.
+    scores_options = settings.query == "question+options" and not settings.selector.startswith(FILE)
     manifest = VideoManifest(
         video=str(video),
-        text=question.query(QueryText(settings.query), settings.selector),
+        text=question.with_options if scores_options else question.question,
         selector=settings.selector,
         scorer=settings.scorer,
         pairing=settings.pairing,
-        device=settings.device,
     )
     if settings.selector == NATIVE:
         shown = [{"type": "video", "url": manifest.video}]
@@ -138,7 +154,8 @@ def _images(manifest: VideoManifest, budget: int, frames_as: str) -> list[dict[s
 def text(doc: Row, lmms_eval_specific_kwargs: Row | None = None) -> str:
     """`doc_to_text`: question, options and instruction."""
     settings = TaskSettings.of_task(lmms_eval_specific_kwargs)
-    return prompt(READERS[settings.benchmark](doc), settings.benchmark, settings.prompt)
+    before, after = ("", f"\n{DIRECTLY}") if settings.prompt == "paper" else _AROUND[settings.benchmark]
+    return f"{before}{READERS[settings.benchmark](doc).asked}{after}"
 
 
 def no_visual(_doc: Row) -> list[Any]:
@@ -216,13 +233,10 @@ def task_name(task: Task, selector: str) -> str:
     return f"framenest_{task.name}_{''.join(c if c.isalnum() else '_' for c in selector)}"
 
 
-def task_yaml(task: Task, selector: str, upstream: Path) -> str:
+def task_yaml(task: Task, settings: TaskSettings, upstream: Path) -> str:
     """The yaml of one task. JSON is valid yaml, so values are written as JSON."""
-    settings: dict[str, Any] = {"benchmark": task.benchmark}
-    if selector != "mec":  # the plain tasks use MEC, unless the environment names another selector
-        settings["selector"] = selector
     lines = [
-        f"task: {task_name(task, selector)}",
+        f"task: {task_name(task, settings.selector)}",
         f"include: {json.dumps(str(upstream / task.file))}",
         f"doc_to_messages: !function {__name__}.messages",
         f"doc_to_text: !function {__name__}.text",
@@ -230,7 +244,7 @@ def task_yaml(task: Task, selector: str, upstream: Path) -> str:
         "lmms_eval_specific_kwargs:",
         "  default:",
         f"    video_of: lmms_eval.tasks.{Path(task.file).parent}.utils.{task.video_of}",
-        f"    framenest: {json.dumps(settings)}",
+        f"    framenest: {json.dumps(asdict(settings))}",
     ]
     if task.only:
         lines.append(f"process_docs: !function {__name__}.{task.only}")
@@ -245,18 +259,28 @@ def task_yaml(task: Task, selector: str, upstream: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_tasks(store: DirectoryStore, selectors: Sequence[str] = SELECTORS) -> Path:
-    """Write all tasks into the cache; returns the folder for lmms-eval's --include_path."""
-    found = importlib.util.find_spec("lmms_eval")
-    if found is None or not found.submodule_search_locations:
+def write_tasks(
+    store: DirectoryStore,
+    selectors: Sequence[str] = SELECTORS,
+    *,
+    scorer: str | None = None,
+    **settings: Any,
+) -> Path:
+    """Write all tasks into the cache; returns the folder for lmms-eval's --include_path.
+
+    scorer, settings: as in `TaskSettings`, for every task; a selector that needs no scorer names none.
+    """
+    package = importlib.util.find_spec("lmms_eval")
+    if package is None or not package.submodule_search_locations:
         raise MissingExtra("lmms-eval", "lmms-eval")
-    upstream = Path(next(iter(found.submodule_search_locations))).resolve() / "tasks"
-    for selector in set(selectors) - {NATIVE}:
-        check_selector(selector)
-    parts = (framenest.__version__, version("lmms-eval"), str(upstream), list(selectors))
-    folder = store.root / "lmms-eval-tasks" / digest(parts)[:12]
-    for task in TASKS:
-        for selector in selectors:
-            yaml = task_yaml(task, selector, upstream)
-            write_atomic(folder / f"{task_name(task, selector)}.yaml", yaml.encode(), follow=False)
+    upstream = Path(next(iter(package.submodule_search_locations))).resolve() / "tasks"
+    yamls = {}
+    for selector in selectors:
+        named = scorer if selector != NATIVE and needs_scorer(selector) else None
+        for task in TASKS:
+            own = TaskSettings(task.benchmark, selector, named, **settings)
+            yamls[task_name(task, selector)] = task_yaml(task, own, upstream)
+    folder = store.root / "lmms-eval-tasks" / digest(version("lmms-eval"), yamls)[:12]
+    for name, yaml in yamls.items():
+        write_atomic(folder / f"{name}.yaml", yaml.encode(), follow=False)
     return folder

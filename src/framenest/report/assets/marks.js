@@ -66,6 +66,7 @@ export const rankText = (rank) => (rank === null ? "chosen" : `rank ${rank}`);
 /** What the scorer saw on a chosen frame, and why it was chosen; only the former if `short`. */
 export function reasonOf(result, place, short = false) {
   if (place === null) return "";
-  const seen = result.seen?.[place] ? `Seen: ${result.seen[place]}.` : "";
+  const label = result.seen?.[place];
+  const seen = label ? `${label.startsWith("reads ") ? "It" : "Seen:"} ${label}.` : "";
   return seen && short ? seen : [seen, result.rule.because[place] ?? ""].filter(Boolean).join(" ");
 }

@@ -37,7 +37,7 @@ export function results(section, index) {
 /** A moment: a link to the ranking of its video for the query, opened there. */
 function tile({ query, video, name, start, end, time, frame, source, confident, why, image }) {
   const span = [...new Set([clock(start, true), clock(end, true)])].join(" – ");
-  const reason = `${source === "said" ? "Said" : "Seen"}: ${why}`;
+  const reason = `${source[0].toUpperCase()}${source.slice(1)}: ${why}`;
   const to = new URLSearchParams({ in: video, frame, time, why: reason, q: query });
   return el("a", { href: `#${to}` },
     el("span", { class: "shot" }, el("img", { src: `${image}?size=240`, alt: "", loading: "lazy", decoding: "async" }), el("time", {}, span)),

@@ -1,0 +1,148 @@
+"""framenest demo: two free videos, a question about each, and evenly spaced frames beside the chosen ones."""
+
+from __future__ import annotations
+
+import io
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from html import escape
+from importlib import resources
+from pathlib import Path
+
+import av
+import numpy as np
+import rich_click as click
+from PIL import Image
+
+from framenest import models
+from framenest.cache.files import write_atomic
+from framenest.cli import exports, many_videos, rank
+from framenest.cli import options as opt
+from framenest.cli.options import command, option
+from framenest.cli.printing import confirm, note, out, say
+from framenest.errors import NotFetched, ScorerError
+from framenest.frames import ImageSpec
+from framenest.images import data_url, encode_image
+from framenest.models import PackageFile
+from framenest.report.contact_sheet import contact_sheet
+from framenest.report.page import plain_page
+from framenest.scorers import choose
+from framenest.selectors.selection import load_result
+from framenest.video.opening import reopen
+
+BUDGET = 8
+PHOTOS = ("astronaut", "rocket", "coffee", "chelsea", "hubble_deep_field")
+"""For the slideshow; in the public domain: NASA, SpaceX, R. Michetti and S. van der Walt."""
+PHOTO_SIZE, PHOTO_SECONDS, PHOTO_FPS = (384, 216), 6, 5
+CLIPS = (
+    (PackageFile(
+        "x59_quiet_crew.mp4", "The X-59's crew", 866_968, "cinematlas-0.16.3.tar.gz",
+        "cinematlas-0.16.3/tests/fixtures/x59_quiet_crew.mp4",
+        "531af1e2db2baaa832a677672001461e229d5d21f9f2833bf30ea1dfb2e44103", "public domain", "demo"),
+     "a glass of beer", "NASA, public domain"),
+    (PackageFile(
+        "big_buck_bunny.mp4", "Big Buck Bunny", 50_195_281, "moviepy-2.2.1.tar.gz",
+        "moviepy-2.2.1/docs/_static/medias/getting_started/moviepy_10_minutes/moviepy_10_minutes.zip/"
+        "moviepy_10_minutes/resources/bbb.mp4",
+        "475fbbf34c4c367998f80c29ea03b15a743941179b12da3373fc6706e68621d0", "CC BY 3.0", "demo"),
+     "Who directed the film?", "© Blender Foundation, CC BY 3.0, www.bigbuckbunny.org"),
+)  # fmt: skip
+"""Videos, with a question about each and whom to credit."""
+
+
+@command()
+def demo(
+    *, folder: opt.OutputFolder = option("Where to write.", "--to", default="demo"), common: opt.Common
+) -> None:
+    """Fetch two free videos, ask a question about each, search both: 60 MB, four minutes.
+
+    Prints the commands that it runs. DIR/report.html has the chosen frames above as many evenly spaced ones.
+    """
+    shared = ["-q"] * common.quiet + (["--cache", common.cache_location] if common.cache_location else [])
+    try:
+        choose(common.local)
+    except ScorerError:
+        if not models.CATALOGUE["tags"].installed():
+            raise
+        with common.bars() as bars:
+            models.fetch("tags", common.local, bars)
+    body, videos = "", list(_videos(folder, common))
+    for video, question, credit in videos:
+        stem = str(folder / video.stem)
+        ranking, uniform, report, sheet = (f"{stem}{end}" for end in (".json", "-even.json", ".html", ".png"))
+        _run(rank.rank, video, question, "-k", BUDGET, "-o", ranking, *shared)
+        _run(rank.select, video, question, "--selector", "uniform", "-k", BUDGET, "-o", uniform, *shared)
+        _run(exports.report, ranking, uniform, "-o", report, *shared)
+        picture = _sheet((ranking, uniform), question, common)
+        write_atomic(Path(sheet), encode_image(picture, "png"))
+        confirm("contact sheet in", sheet)
+        url = data_url(encode_image(picture, "webp"), "image/webp")
+        link = f'<a href="{video.stem}.html">{video.name}: all budgets, and why</a>'
+        body += f'<h2>{escape(question)}</h2><p class="facts"><span>{escape(credit)}</span>{link}</p>'
+        body += f'<div class="sheet"><img src="{url}" alt="Chosen frames above evenly spaced ones"></div>'
+    query, paths = videos[0][1], [path for path, *_ in videos]
+    _run(many_videos.search, query, *paths, "-n", 3, "--sheet", folder / "search.png", *shared)
+    body += f'<p><a href="search.png">Moments of all videos that match “{escape(query)}”</a></p>'
+    write_atomic(folder / "report.html", plain_page("Framenest’s demo", body).encode())
+    confirm("everything on one page:", str(folder / "report.html"))
+
+
+def _sheet(files: Sequence[str], question: str, common: opt.Common) -> Image.Image:
+    """The contact sheets of a ranking and of evenly spaced frames, one above the other."""
+    titles = f"{BUDGET} frames that Framenest chose for “{question}”", f"{BUDGET} evenly spaced frames"
+    sheets = []
+    for file, title in zip(files, titles, strict=True):
+        prefix = load_result(file).prefix(BUDGET)
+        batches = prefix.batches(reopen(prefix.video, store=common.cache), ImageSpec.short_side(240))
+        images = [image for batch in batches for image in batch.pixels[0]]
+        sheets.append(contact_sheet(prefix, images, title=title))
+    whole = Image.new("RGB", (sheets[0].width, sheets[0].height + sheets[1].height))
+    whole.paste(sheets[0], (0, 0))
+    whole.paste(sheets[1], (0, sheets[0].height))
+    return whole
+
+
+def _videos(folder: Path, common: opt.Common) -> Iterator[tuple[Path, str, str]]:
+    """(path, question, credit) of each video: the clips, or a slideshow if they cannot be fetched."""
+    try:
+        with common.bars() as bars:
+            for file, *_ in CLIPS:
+                file.fetch(common.local, bars)
+    except NotFetched as error:
+        note(f"{error}; the demo shows a slideshow of photographs instead")
+        yield _slideshow(folder / "slideshow.mp4"), "a cup of coffee", "NASA, SpaceX and others"
+        return
+    for file, question, credit in CLIPS:
+        confirm(file.what, credit)
+        path, link = file.path(common.local).absolute(), folder / file.name
+        with suppress(OSError):  # without links, the commands name the file in the cache
+            folder.mkdir(parents=True, exist_ok=True)
+            link.unlink(missing_ok=True)
+            link.symlink_to(path)
+        yield link if link.exists() else path, question, credit
+
+
+def _slideshow(path: Path) -> Path:
+    """Write a video of photographs."""
+    content = io.BytesIO()
+    with av.open(content, "w", format="mp4") as container:
+        stream = container.add_stream("mpeg4", rate=PHOTO_FPS)
+        stream.width, stream.height, stream.pix_fmt = *PHOTO_SIZE, "yuv420p"
+        for name in PHOTOS:
+            data = (resources.files("framenest.cli") / "photos" / f"{name}.jpg").read_bytes()
+            pixels = np.asarray(Image.open(io.BytesIO(data)))
+            frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+            for _ in range(PHOTO_SECONDS * PHOTO_FPS):
+                container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    write_atomic(path, content.getvalue())
+    return path
+
+
+def _run(called: click.Command, *arguments: object) -> None:
+    """Print a command as one would type it, and run it."""
+    words = [str(argument) for argument in arguments]
+    if not out.brief:
+        say(f"\n$ framenest {called.name} {shlex.join(words)}")
+    called.main(words, standalone_mode=False)
