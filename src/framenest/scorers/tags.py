@@ -91,7 +91,7 @@ class TagScorer(Calibrated):
     name = "tags"
     batch = 32
     """Enough frames for all threads, and one or two seconds of work for two of them."""
-    own_relevance = "sigmoid of the summed standard deviations, relative to the video"
+    own_relevance = "compares frames of this video, without calibration"
 
     def __init__(self, store: DirectoryStore, calibration: Calibration = "auto") -> None:
         super().__init__(calibration)

@@ -17,11 +17,13 @@ from pydantic import Field, ValidationError
 from starlette.types import ASGIApp
 
 import framenest
+from framenest.cache.directory import DirectoryStore
 from framenest.errors import FramenestError
 from framenest.images import ImageLimits
 from framenest.rank_request import LookFor
 from framenest.report.document import document
 from framenest.retrieval.search import check_query
+from framenest.scorers import advice
 from framenest.server.api_models import MOST_MOMENTS, Time
 from framenest.server.guard import Guard, Refusal, first_problem
 from framenest.server.jobs import Job
@@ -270,6 +272,8 @@ class VideoTools:
         head += [f"match with the question: {match.verdict}"] if match else []
         head += [match.words] if match and match.words else []
         head += [prefix.roles_text] if prefix.roles_text else []
+        store = DirectoryStore(service.settings.cache_folder)
+        head += await asyncio.to_thread(advice, ranking.scorer, ranking.question, match, store)
         head += [f"look_id: {id_}-{k}"] if k < len(ranking) else ["all ranked frames are shown"]
         shown: Shown = ["; ".join(head)]
         rows = zip(prefix, prefix.roles, prefix.reasons, pictures, strict=True)
