@@ -30,7 +30,7 @@ class ColourScorer:
     def match(self, encoded, question, *, reference=None):
         return np.clip(encoded["colour"] @ self.search_query(question), 0, 1)
 
-    def labels(self, encoded, question):
+    def labels(self, encoded, question, reference):
         return [f"{list(COLOURS)[colour.argmax()]} {colour.max():.2f}" for colour in encoded["colour"]]
 
     def search_vectors(self, encoded):

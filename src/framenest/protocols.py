@@ -165,6 +165,18 @@ class Searchable(Protocol):
         ...
 
 
+@runtime_checkable
+class HasVocabulary(Protocol):
+    """A scorer that searches for the words that it knows, and not for others."""
+
+    def known_words(self, query: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The content words of a query that it searches for, and those that it does not know."""
+        ...
+
+
+GUESS = "the scorer knows no word of the question, so the ranking is a guess; see what frames show"
+
+
 @dataclass(frozen=True)
 class MatchStrength:
     """How strongly a video matches a question, as far as the scorer can tell in absolute terms.
@@ -198,6 +210,11 @@ class MatchStrength:
             )
         parts = (("knows", self.known), ("does not know", self.unknown))
         return "; ".join(f"{which}: {', '.join(words)}" for which, words in parts if words)
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether the scorer knows no content word of the question."""
+        return self.verdict == "cannot tell" and not self.known
 
     @property
     def order(self) -> tuple[int, float]:

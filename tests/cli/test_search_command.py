@@ -1,6 +1,7 @@
 """framenest search."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "retrieval"))
-from colours import colour_video
+from colours import ColourScorer, colour_video
 
 from command_line import run
 from framenest import open_video
@@ -54,14 +55,28 @@ def test_quiet_prints_the_moments_alone(capsys, library):
     assert len(out.splitlines()) == 3
 
 
-def test_json_is_one_list(capsys, library):
+def test_json_is_one_object(capsys, library):
     code, out, _ = search(capsys, "red", library, "--json", "-n", 1)
-    (moment,) = json.loads(out)
+    data = json.loads(out)
+    (moment,) = data.pop("moments")
+    assert data == {"query": "red", "verdict": "weak", "knows": [], "does_not_know": []}
     assert code == 0
     assert list(moment)[:4] == ["video", "start", "end", "time"]
-    assert {"score", "why", "source", "frame"} < set(moment)
-    assert json.loads(search(capsys, "blue", library, "--json")[1]) == []
-    assert "nothing clearly matches" in search(capsys, "blue", library, "--json")[2]
+    assert {"score", "why", "source", "frame", "confident"} < set(moment)
+    data = json.loads(search(capsys, "blue", library, "--json")[1])
+    assert (data["verdict"], data["moments"]) == ("none", [])
+
+
+def test_search_says_no(capsys, library, monkeypatch):
+    monkeypatch.setattr(ColourScorer, "known_words", lambda *_: (("red",), ("unicorn",)), raising=False)
+    assert run(capsys, "index", library, "--scorer", "colours")[0] == 0
+    code, out, err = run(capsys, "search", "red unicorn", "--scorer", "colours")
+    assert code == 0
+    facts, _, *rows = out.splitlines()
+    assert re.fullmatch(r"match weak \(\d\.\d\d\)  knows: red; does not know: unicorn", facts)
+    assert all(re.match(r"weak \d\.\d\d\t", row) for row in rows)
+    assert "nothing clearly matches; the nearest:" in err
+    assert "nothing clearly matches\n" in run(capsys, "search", "blue", "--scorer", "colours")[2]
 
 
 def test_clips_and_sheet(capsys, library, tmp_path):
@@ -121,7 +136,7 @@ def test_index_keeps_the_vectors(capsys, library):
     code, out, err = run(capsys, "search", "red", "--scorer", "colours", "--json")
     assert code == 0
     assert err == ""
-    assert [Path(moment["video"]).name for moment in json.loads(out)] == ["a.mp4", "b.mp4"]
+    assert [Path(moment["video"]).name for moment in json.loads(out)["moments"]] == ["a.mp4", "b.mp4"]
 
 
 def test_an_index_made_before_there_were_vectors_gets_them_without_decoding(capsys, library, cache):

@@ -3,7 +3,7 @@
 import pytest
 
 from framenest.lmm.messages import QWEN_VIDEO, estimate, image_cells
-from framenest.lmm.prompt import cannot_tell, citations, cited_places, lettered
+from framenest.lmm.prompt import cannot_tell, citations, cited_places, lettered, not_shown
 
 
 def test_qwen_images():
@@ -70,8 +70,8 @@ def test_cited():
         ("It opens [9.9s].", [1]),
         ("It opens at 9.9 s, closes after 61.0 seconds.", [1, 2]),
         ("from 0:10 to 1:01", [1, 2]),
-        ("[10s] and [55 s] and [1:00:00]", [1, 2]),  # to the nearest frame
-        ("halfway [5.0s]", [1]),
+        ("[10s] and [59 s]", [1, 2]),  # to the nearest frame
+        ("halfway [5.0s], [55 s] and [1:00:00]", []),
         ("for 30 s, at 9.1 s", []),  # no frame was taken then
         ("see [1], [61], [9.9]", [1, 2]),  # a footnote, and numbers that are times
         ("a ratio of 16:9 in 4:3", []),
@@ -87,6 +87,14 @@ def test_citations_say_where_they_stand():
     answer = "A kiln 🔥 [9.9s, 61.0 seconds], for 30 s; it ends at 1:01."
     found = [(answer[start:end], places) for start, end, places in citations(answer, [0.04, 9.93, 61.0])]
     assert found == [("9.9s", [1]), ("61.0 seconds", [2]), ("1:01", [2])]
+
+
+def test_times_that_were_not_shown_cite_no_frame():
+    answer = "A shelf [20:54], [20:54], a kiln [20:26.9] and [20:28]; for 30 s, see [3]."
+    seconds = [1200.0, 1226.9]
+    assert cited_places(answer, seconds) == [1]
+    assert not_shown(answer, seconds) == ["20:54"]
+    assert not_shown("between [1200.9s, 1213.4s]", [1200.0, 1201.0]) == ["1213.4s"]
 
 
 def test_frames_of_one_told_time_are_cited_together():

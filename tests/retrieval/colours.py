@@ -41,12 +41,12 @@ class ColourScorer:
         return self.certainty(encoded, question).astype(np.float32)
 
 
-def colour_video(path: Path, *parts: tuple[str, float], fps: int = 10) -> Path:
-    """A video of (colour, seconds) parts; frames of one part differ a little."""
+def colour_video(path: Path, *parts: tuple[str | tuple[float, ...], float], fps: int = 10) -> Path:
+    """A video of parts: a name or levels of a colour, and seconds; frames of one part differ a little."""
     pictures = []
     for colour, seconds in parts:
         for number in range(round(seconds * fps)):
-            picture = np.full((48, 64, 3), COLOURS[colour], np.uint8)
+            picture = np.full((48, 64, 3), COLOURS.get(colour, colour), np.uint8)
             picture[:4, number % 60 : number % 60 + 4] = 255
             pictures.append(picture)
     return encode_video(path, pictures, fps=fps)

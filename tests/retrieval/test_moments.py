@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from colours import ColourScorer, colour_video
+from colours import COLOURS, ColourScorer, colour_video
 
 import framenest as fn
 from framenest import ConfigError, Searcher, Session, VideoError
@@ -50,7 +50,68 @@ def test_moments_of_several_videos(library):
         **{name: getattr(moments[0], name) for name in ("start", "end", "time", "frame", "score")},
         "why": "looks like “something red”",
         "source": "seen",
+        "confident": True,
     }
+    assert moments.to_json() == {
+        "query": "something red",
+        "verdict": "weak",
+        "knows": [],
+        "does_not_know": [],
+        "moments": [moment.to_json() for moment in moments],
+    }
+
+
+class WordScorer(ColourScorer):
+    """Knows colours, and no other words."""
+
+    def known_words(self, query):
+        words = tuple(word for word in query.split() if word != "a")
+        return tuple(w for w in words if w in COLOURS), tuple(w for w in words if w not in COLOURS)
+
+
+@pytest.fixture
+def reds(tmp_path):
+    """Six videos of reds that WordScorer is more or less sure of: 1.0, 0.94, 0.66, 0.55, 0.44, 0.11."""
+    videos = []
+    for level in (95, 85, 60, 50, 40, 10):
+        videos.append(tmp_path / f"{level}.mp4")
+        colour_video(videos[-1], ("grey", 3), ((85 + level * 1.7, *[85 - level * 0.85] * 2), 2))
+    return videos
+
+
+@pytest.mark.parametrize(
+    ("query", "verdict", "confident"),
+    [
+        ("a red", "strong", [True, True, False]),
+        ("red red unicorn", "strong", [True, True, False]),  # two of three words are known
+        ("red unicorn", "weak", [False] * 3),
+        ("a unicorn", "cannot tell", []),
+        ("blue", "none", []),
+    ],
+)
+def test_a_scorer_of_some_words_says_no(reds, query, verdict, confident):
+    moments = fn.search(query, reds, scorer=WordScorer(), progress=False)
+    data = moments.to_json()
+    assert (data["verdict"], [moment.confident for moment in moments]) == (verdict, confident)
+    assert data["does_not_know"] == (["unicorn"] if "unicorn" in query else [])
+    assert names(moments) == ["95.mp4", "85.mp4", "60.mp4"][: len(confident)]
+
+
+def test_weak_moments_are_cut_to_the_nearest_three(reds):
+    moments = found("red", reds)
+    assert [moment.confident for moment in moments] == [True] * 5
+    assert moments.match.verdict == "strong"
+    faint = found("red", reds[-1:])
+    assert (faint.match.verdict, faint[0].confident) == ("none", False)
+    assert len(found("red", reds, 2)) == 2
+
+
+def test_a_moment_lasts_at_most_thirty_seconds(tmp_path):
+    long = colour_video(tmp_path / "long.mp4", ("grey", 5), ("red", 80), ("grey", 5))
+    (moment, *_) = found("red", [long])
+    assert moment.end - moment.start == pytest.approx(30)
+    assert moment.start <= moment.time < moment.end
+    assert all(moment.start <= frame / 10 < moment.end for frame in moment.frames)
 
 
 def test_a_second_search_decodes_nothing_and_needs_no_paths(library):

@@ -152,7 +152,7 @@ class TestEveryScorer:
         if name in MODELS:
             assert re.match(rf"{name} \S+@[0-9a-f]{{12}} float32", text)
         if name not in ("table", "ocr", "blip2"):
-            assert "logistic, relative to the video" in text
+            assert "compares frames of this video" in text
 
 
 @pytest.mark.parametrize("name", MODELS)

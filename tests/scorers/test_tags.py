@@ -159,8 +159,8 @@ def test_calibration_is_a_named_choice(tag_scorer, warm_tags_store):
     encoded = mapped.encode(pictures(np.random.default_rng(4), 12, mapped))
     one, other = (s.match(encoded, "a cat", reference=encoded) for s in (mapped, plain))
     assert (np.argsort(one, kind="stable") == np.argsort(other, kind="stable")).all()
-    assert mapped.relevance == "logistic, relative to the video"
-    assert plain.relevance == "sigmoid of the summed standard deviations, relative to the video"
+    assert mapped.relevance == "compares frames of this video"
+    assert plain.relevance == "compares frames of this video, without calibration"
 
 
 def test_a_long_question_is_cut_and_said_so(tag_scorer):

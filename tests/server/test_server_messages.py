@@ -87,7 +87,7 @@ def test_the_configured_model_answers(serve, media, endpoint):
     frame, seconds = prefix[3]["frame"], prefix[3]["seconds"]
     start = endpoint.says.index(time)
     cited = [{"start": start, "end": start + len(time), "frame": frame, "seconds": seconds}]
-    assert answer == {"answer": endpoint.says, "model": "canned", "k": 5, "cited": cited}
+    assert answer == {"answer": endpoint.says, "model": "canned", "k": 5, "cited": cited, "not_shown": []}
     assert CITE not in str(endpoint.asked[0])
     answered = server.http.post(f"/rankings/{ranking}/answer", json={"k": 5, "cite": True, "max_side": 48})
     assert answered.status_code == 200

@@ -71,6 +71,7 @@ def test_moments_of_all_videos_best_first(server):
     assert 3.5 <= best["start"] <= 4 <= best["time"] < 7 <= best["end"] <= 7.5
     assert best["frame"] == round(25 * best["time"])
     assert all(other["score"] < best["score"] for other in others)
+    assert (found["verdict"], best["confident"], found["does_not_know"]) == ("strong", True, [])
     assert search(server, "green, please", n=3)["moments"][0]["name"] == "more/meadow.mp4"
 
 
@@ -117,7 +118,14 @@ def test_a_removed_video_takes_its_searches_along(start, tmp_path):
     assert {moment["video"] for moment in search(server, "red")["moments"]} == {ids[1]}
 
 
-MOMENT = {"start": 1.0, "end": 2.0, "time": 1.5, "frame": 37, "score": 0.5, "why": "fog", "source": "seen"}
+MOMENT = {"start": 1.0, "end": 2.0, "time": 1.5, "frame": 37, "score": 0.5, "why": "fog", "source": "seen",
+          "confident": False}  # fmt: skip
+
+
+def moments(video):
+    """What a worker reports."""
+    words = {"verdict": "weak", "knows": ["fog"], "does_not_know": ["unicorn"]}
+    return {"query": "fog", **words, "moments": [MOMENT | {"video": str(video.path)}]}
 
 
 @pytest.fixture
@@ -141,12 +149,12 @@ def service(films, scores, tmp_path):
 
 
 def test_moments_are_there_before_the_search_is_over_and_failures_without_paths(service):
-    fog, sunset = (str(video.path) for video in service.videos)
+    sunset = str(service.videos[1].path)
     read = []
 
     def call(task, *asked, progress, cancelled):
         progress("videos", 0, 2)
-        progress("moments", [MOMENT | {"video": fog}])
+        progress("moments", moments(service.videos[0]))
         progress("zoom", 1, 4)
         read.append((service.search_state(service.id), service.job.stage))
         return {sunset: f"{sunset}: it has changed"}
@@ -156,13 +164,14 @@ def test_moments_are_there_before_the_search_is_over_and_failures_without_paths(
     fog_id = service.videos[0].id
     assert [(found["video"], found["name"]) for found in before["moments"]] == [(fog_id, "fog.mp4")]
     assert (before["searched"], stage) == (2, "videos")
+    assert (before["verdict"], before["knows"], before["does_not_know"]) == ("weak", ["fog"], ["unicorn"])
     assert (after["moments"], after["searched"]) == (before["moments"], 1)
     assert ("sunset.mp4", "it has changed") in [(one["name"], one["why"]) for one in after["left_out"]]
 
 
 def test_a_cancelled_search_keeps_what_it_found(service):
     def call(task, *asked, progress, cancelled):
-        progress("moments", [MOMENT | {"video": str(service.videos[0].path)}])
+        progress("moments", moments(service.videos[0]))
         service.jobs.cancel(service.job.id)
         raise Cancelled
 

@@ -29,7 +29,7 @@ from framenest.method.prefix import Prefix
 from framenest.processes import ProcessLimits, cores, gpu_memory, memory_share
 from framenest.rank_request import RankRequest
 from framenest.report.contact_sheet import contact_sheet
-from framenest.retrieval.search import UNSURE, IndexedVideo, Moment, Searcher, check_query
+from framenest.retrieval.search import IndexedVideo, Moment, Moments, Searcher, check_query
 from framenest.retrieval.vectors import connect, optimize
 from framenest.scorers import choose, runs_on_gpu
 from framenest.session import Session
@@ -264,7 +264,7 @@ def search(
     query: str = argument(),
     videos: tuple[opt.InputFile, ...] = argument(nargs=-1),
     count: opt.Count = option("Moments to find.", "-n", default=10),
-    as_json: bool = option("Print a JSON list of moments.", "--json"),
+    as_json: bool = option("Print one JSON object: the verdict, the words it knows, the moments.", "--json"),
     sheet: opt.ImageFile | None = option("Also draw their best frames as a contact sheet."),
     folder: opt.OutputFolder | None = option(
         "Also write each moment as a short MP4 into this folder.", "--to"
@@ -279,7 +279,8 @@ def search(
     VIDEOS are what `framenest index` takes: files, URLs, folders and lists. Those that are not indexed yet
     are indexed first. Without VIDEOS, all videos in the cache are searched.
 
-    A score says how surely a moment matches, from 0 to 1. It can be compared across videos.
+    A score says how surely a moment matches, from 0 to 1. It can be compared across videos. If fewer than
+    three clearly match, the nearest follow, marked as weak.
 
     \b
     framenest search "a dog catches a frisbee" holidays/
@@ -318,22 +319,25 @@ def search(
     return int(bool(failed))
 
 
-def _print_moments(moments: Sequence[Moment], skipped: Mapping[str, str], as_json: bool) -> None:
+def _print_moments(moments: Moments, skipped: Mapping[str, str], as_json: bool) -> None:
     if skipped:
         reasons, count = list(skipped.values()), len(skipped)
         more = [f"{count - MAX_NAMED:,} more"] if count > MAX_NAMED else []
         videos = "1 video" if count == 1 else f"{count:,} videos"
         note(f"{videos} could not be searched: {'; '.join(reasons[:MAX_NAMED] + more)}")
-    if max((moment.score for moment in moments), default=0) < UNSURE:
-        note("nothing clearly matches" + ("; these are the best moments" if moments else ""))
     if as_json:
-        print_json([moment.to_json() for moment in moments])
+        print_json(moments.to_json())
         return
+    if words := moments.match.words:
+        confirm("match", f"{moments.match}  {words}")
+    if not any(one.confident for one in moments):
+        note("nothing clearly matches" + ("; the nearest:" if moments else ""))
     texts = ("video", "why")
     rows = table("score", "from", "to", "best", *texts, texts=texts)
     for one in moments:
         times = (clock(seconds) for seconds in (one.start, one.end, one.time))
-        rows.add_row(f"{one.score:.2f}", *times, escape(short_path(one.video)), escape(one.why))
+        score = f"{'' if one.confident else 'weak '}{one.score:.2f}"
+        rows.add_row(score, *times, escape(short_path(one.video)), escape(one.why))
     print_table(rows)
 
 

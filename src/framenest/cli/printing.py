@@ -24,6 +24,7 @@ from framenest.lmm.client import Kind
 from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
+from framenest.protocols import GUESS
 from framenest.text import clock, harmless, harmless_json
 
 NOTED = (CacheWarning, ScorerWarning)
@@ -160,6 +161,8 @@ def print_reply(reply: Reply) -> None:
     for place in reply.cited:
         rank = "" if prefix.ranks is None else f", rank {int(prefix.ranks[place])}"
         facts.add_row("cited", f"{times[place]} (frame {int(prefix.frames[place])}{rank})")
+    for time in reply.not_shown:
+        facts.add_row("[yellow]cites[/]", escape(f"{time}, which was not shown"))
     if out.brief:
         print_table(facts)
         return
@@ -185,7 +188,6 @@ def print_reply(reply: Reply) -> None:
 
 NO_MATCH_NOTE = "nothing in this video clearly matches the question; these are the best frames"
 TOP = 8  # ranks to print unless -k says otherwise
-CANNOT_TELL_NOTE = "the scorer knows no word of the question, so the ranking is a guess; see what frames show"
 WIDE_GAP = 5.0  # seconds between probes above which to suggest --max-gap
 
 
@@ -265,8 +267,8 @@ def _notes(ranking: Ranking) -> Iterator[str]:
         yield f"{dropped} frames could not be decoded, nor any frame near them"
     if ranking.unmatched:
         yield NO_MATCH_NOTE
-    if stats.match is not None and stats.match.verdict == "cannot tell":
-        yield CANNOT_TELL_NOTE
+    if stats.match is not None and stats.match.is_guess:
+        yield GUESS
     if stats.largest_gap_seconds > WIDE_GAP:
         gap = f"{stats.largest_gap_seconds:.0f} s"
         yield f"probes are up to {gap} apart; --max-gap {WIDE_GAP:g} looks more closely, but takes longer"

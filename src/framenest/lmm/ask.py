@@ -17,6 +17,7 @@ from framenest.lmm.prompt import (
     cannot_tell,
     cited_places,
     model_seconds,
+    not_shown,
 )
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
@@ -63,11 +64,13 @@ class Reply:
         question: as asked.
         steps: one per budget tried; the last one has the answer.
         cited: places in the last prefix, ascending, of the frames whose times the answer cites.
+        not_shown: times that the answer cites, as it writes them, of which no frame was shown.
     """
 
     question: str
     steps: list[Step]
     cited: list[int]
+    not_shown: list[str]
 
     @property
     def answer(self) -> Answer:
@@ -93,6 +96,7 @@ class Reply:
                 {"frame": frame, "seconds": seconds, "rank": rank, "cited": place in self.cited}
                 for place, (rank, seconds, frame) in enumerate(prefix)
             ],
+            "not_shown": self.not_shown,
             "steps": [step.to_json() for step in self.steps],
         }
 
@@ -174,4 +178,5 @@ def ask(
             break
     seconds = steps[-1].prefix.seconds.tolist()
     times = model_seconds(pairing, seconds) if fuses else seconds  # the model reads one time per pair
-    return Reply(question, steps, cited_places(steps[-1].answer.text, times))
+    text = steps[-1].answer.text
+    return Reply(question, steps, cited_places(text, times), not_shown(text, times))

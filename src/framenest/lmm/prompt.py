@@ -40,6 +40,8 @@ _TIMES = re.compile(
 _IS_TIME = re.compile(rf"\d\s*{_UNIT}|\d:\d\d", re.IGNORECASE)
 TENTH, WHOLE = 0.06, 0.55
 """Tolerance in seconds of a time in running text: given in tenths, or in whole seconds."""
+CITED_WITHIN = 2.0
+"""Seconds within which a time in brackets cites the nearest frame."""
 _CANNOT_TELL = re.compile(r"\W*cannot\W+tell[^\w\s,]*[ \t]*(?:[^\w\s,(]|\n|$)", re.IGNORECASE)
 """A whole sentence at the start of the answer."""
 
@@ -109,12 +111,12 @@ def citations(answer: str, times: Sequence[float]) -> list[tuple[int, int, list[
     """Find the frame times in an answer, in order: start and end in the string, and the frames' places.
 
     Recognised forms: `<9.9 seconds>`, `[9.9s]`, `9.9 s`, `[1:21]`. In brackets, a time refers to the nearest
-    frame. In running text it may be a length ("for 30 s"), and a bare number in brackets a footnote; those
-    count only if they equal a frame's time, rounded. times: in seconds, one for each frame as the model read
-    it; equal for fused frames.
+    frame, or to none if that is more than CITED_WITHIN away. In running text it may be a length ("for 30 s"),
+    and a bare number in brackets a footnote; those count only if they equal a frame's time, rounded. times:
+    in seconds, one for each frame as the model read it; equal for fused frames.
 
-    >>> citations("A kiln [12.3s].", [12.34])
-    [(8, 13, [0])]
+    >>> citations("A kiln [12.3s], a shelf [20:54].", [12.34, 50.0])
+    [(8, 13, [0]), (25, 30, [])]
     """
     tenths = [round(second, 1) for second in times]
     made = []
@@ -125,10 +127,21 @@ def citations(answer: str, times: Sequence[float]) -> list[tuple[int, int, list[
             second = seconds_of(time["number"])
             nearest = min(sorted(tenths), key=lambda tenth: abs(tenth - second), default=second)
             near = TENTH if "." in time["number"] or inside is not None else WHOLE
-            if sure or abs(nearest - second) <= near:
-                places = [place for place, tenth in enumerate(tenths) if tenth == nearest]
+            shown = abs(nearest - second) <= (CITED_WITHIN if sure else near)
+            places = [place for place, tenth in enumerate(tenths) if shown and tenth == nearest]
+            if sure or places:
                 made.append((*time.span(), places))
-    return [one for one in made if one[2]]
+    return made
+
+
+def not_shown(answer: str, times: Sequence[float]) -> list[str]:
+    """The times that an answer cites although no frame of about that time was shown, as it writes them.
+
+    >>> not_shown("A kiln [12.3s], a shelf [20:54].", [12.34, 50.0])
+    ['20:54']
+    """
+    cited = citations(answer, times)
+    return list(dict.fromkeys(answer[start:end] for start, end, places in cited if not places))
 
 
 AROUND = 10.0  # seconds from a frame within which a transcript line is sent

@@ -436,6 +436,8 @@ def rank(
     >>> rank("kiln.mp4", "What happens after firing?", 2, scorer="table:scores.csv").frames
     array([  8, 159])
     """
+    if other := {"budget", "budgets", "frames", "n"} & settings.keys():
+        raise ConfigError(f"there is no setting {min(other)!r}; did you mean 'k'?")
     if settings.get("config") is None:
         settings.setdefault("preset", DEFAULT_PRESET)
     mec = MEC(**settings)

@@ -350,6 +350,10 @@ class Ranking:
     def from_json(cls, data: Mapping[str, Any]) -> Ranking:
         """Read what `to_json` wrote; BadField names the first wrong field."""
         file = convert(data, RankingFile)
+        settings = file.config.to_json()
+        for part, given in data["config"].items():
+            if unknown := given.keys() - settings.get(part, {}).keys() if part in settings else {part}:
+                raise BadField(f"config.{part} has an unknown setting: {min(unknown)}")
         video, pool = replace(file.video, from_file=True), file.pool
         video.check_frames(pool.frames, pool.seconds, "pool", "candidates")
         count = len(pool.frames)

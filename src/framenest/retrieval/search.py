@@ -6,6 +6,7 @@ their transcripts. Then MEC with zoom on the best videos.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ from framenest.method.mec import MEC
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import HEARD, Ranking
 from framenest.progress import ShowProgress
-from framenest.protocols import Scorer, Searchable, Store
+from framenest.protocols import HasVocabulary, MatchStrength, Scorer, Searchable, Store
 from framenest.retrieval.vectors import ScannedVectors, VectorStore, open_vectors
 from framenest.scorers.ocr import texts
 from framenest.scorers.question_text import SentenceEncoder, asks_for
@@ -42,8 +43,13 @@ from framenest.video.decoder import Decoder
 from framenest.video.opening import Video, reopen
 from framenest.video.source import is_remote
 
-UNSURE = 0.25
-"""Score below which nothing clearly matches."""
+UNSURE, STRONG = 0.25, 0.75
+"""Scores below which nothing clearly matches, and from which a match is strong."""
+SURE_ROW, WORDS_KNOWN = 0.85, 0.6
+"""Of a scorer that knows some words only: the score, and the share of the query's words that it knows, from
+which on it is sure of a moment. One in twenty queries for something absent has such a moment."""
+NEAREST = 3  # moments at most if it is sure of fewer
+MOMENT_SECONDS = 30.0
 SETTINGS = {"horizon": 32, "activation": 0.0625}
 """Of stage two, beside the preset: it looks for the best moments of a video, not for its context."""
 MIN_VIDEOS, EVENT_RANKS = 5, 8
@@ -52,6 +58,10 @@ ROWS_PER_VIDEO = 64  # of stage one, for each video wanted
 MAY_ANSWER = 0.3  # cosine of a query and a passage from which on stage two looks at the passage
 SAME_EVENT, DIP_SECONDS = 0.1, 2.5
 """Difference of scores, and seconds of lower scores, that do not end a moment."""
+
+
+Words = tuple[tuple[str, ...], tuple[str, ...]]
+"""The words of a query that a scorer knows, and the others."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,7 @@ class Moment:
         score: how surely it matches, in [0, 1]; comparable across videos, but not across scorers.
         why: what was seen, said or written.
         source: "seen", "said" or "written".
+        confident: whether it clearly matches; the others are the nearest that there is.
         info: the video.
         frames: the best frames, best first.
     """
@@ -77,6 +88,7 @@ class Moment:
     score: float
     why: str
     source: Literal["seen", "said", "written"]
+    confident: bool
     info: VideoInfo = field(repr=False)
     frames: tuple[int, ...] = field(repr=False)
 
@@ -108,9 +120,33 @@ class Moment:
 
 
 class Moments(list[Moment]):
-    """Moments, best first; `skipped`: the videos that could not be searched, and why."""
+    """Moments, best first: those that clearly match, and at most three of the nearest if there are fewer.
 
-    skipped: Mapping[str, str] = {}
+    Attributes:
+        query: what was looked for.
+        match: how surely any of it was there, and the words of the query that the scorer knows.
+        skipped: the videos that could not be searched, and why.
+    """
+
+    def __init__(self, query: str, moments: Sequence[Moment], n: int, words: Words | None) -> None:
+        ranked = sorted(moments, key=lambda one: (not one.confident, -one.score, one.video, one.start))
+        sure = sum(one.confident for one in ranked)
+        super().__init__(ranked[: min(n, max(sure, NEAREST))])
+        value = max((one.score for one in self), default=0.0)
+        match = MatchStrength.of(value, strong=STRONG, none=UNSURE)
+        if words is not None:
+            known, unknown = words
+            doubtful = match.verdict if match.verdict == "none" else "weak"
+            verdict = "strong" if sure else doubtful if known else "cannot tell"
+            match = MatchStrength(match.value, verdict, known, unknown)
+        self.query, self.match = query, match
+        self.skipped: Mapping[str, str] = {}
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `framenest search --json` prints."""
+        match, rows = self.match, [one.to_json() for one in self]
+        words = {"knows": list(match.known), "does_not_know": list(match.unknown)}
+        return {"query": self.query, "verdict": match.verdict, **words, "moments": rows}
 
 
 @dataclass(frozen=True)
@@ -161,13 +197,13 @@ class Searcher:
     ) -> Moments:
         """Search videos: the last result of `find`, whose arguments and errors these are."""
         with self.session.showing():
-            moments = Moments([[], *self.find(query, videos, n)][-1])
+            moments = [Moments(query, [], n, self._words(query)), *self.find(query, videos, n)][-1]
         moments.skipped = self.skipped
         return moments
 
     def find(
         self, query: str, videos: Sequence[Video | IndexedVideo] | None = None, n: int = 10
-    ) -> Iterator[list[Moment]]:
+    ) -> Iterator[Moments]:
         """Search videos; indexes those that are not indexed yet.
 
         Args:
@@ -197,6 +233,9 @@ class Searcher:
             first = next(iter(self.skipped.values()), "nothing is indexed yet; give videos to index")
             raise VideoError(f"no video can be searched: {first}")
         return self._stream(query, {one.info.fingerprint: one for one in reversed(ready)}.values(), n)
+
+    def _words(self, query: str) -> Words | None:
+        return self._scorer.known_words(query) if isinstance(self._scorer, HasVocabulary) else None
 
     def _catalogue(self) -> dict[str, IndexedVideo]:
         """All videos with vectors: remote ones by URL, the others by fingerprint."""
@@ -294,7 +333,7 @@ class Searcher:
             lines += [Line(start, end, text.replace("\n", " "))] if text else []
         return self.session.speech(Transcript("text on screen", tuple(lines))) if lines else None
 
-    def _stream(self, query: str, ready: Collection[IndexedVideo], n: int) -> Iterator[list[Moment]]:
+    def _stream(self, query: str, ready: Collection[IndexedVideo], n: int) -> Iterator[Moments]:
         by_key, count = {one.key: one for one in ready}, max(n, MIN_VIDEOS)
         best = _best(self.pictures, self._scorer.search_query(query), by_key, count)
         if talks := [one.key for one in ready if one.has_speech]:
@@ -302,17 +341,16 @@ class Searcher:
             best = _in_turn(best, spoken)
         if self.screens.videos():
             best = _in_turn(best, _best(self.screens, self.session.encoder(query), by_key, count, MAY_ANSWER))
-        moments: list[Moment] = []
+        words, moments = self._words(query), list[Moment]()
         for done, key in enumerate(best, start=1):
             try:
-                moments += self._moments(by_key[key], query, n)
+                moments += self._moments(by_key[key], query, n, _sure_level(words))
             except FramenestError as error:
                 self.skipped[by_key[key].info.path] = str(error)
-            moments = sorted(moments, key=lambda one: (-one.score, one.video, one.start))[:n]
             self.session.progress("videos", done, len(best))
-            yield [*moments]
+            yield Moments(query, moments, n, words)
 
-    def _moments(self, one: IndexedVideo, query: str, n: int) -> list[Moment]:
+    def _moments(self, one: IndexedVideo, query: str, n: int, sure: float) -> list[Moment]:
         """Stage two: the moments of a video, seen, said or written; what is two of these counts for more."""
         pictures = isinstance(one.video, str) and Path(one.video).is_dir()
         decoder = self.session.open(one.video, one.info.fps if pictures else None)
@@ -321,7 +359,7 @@ class Searcher:
         ranking = MEC(replace(self.config, index=one.config), session=self.session).rank(decoder, query)
         features = self.session.features(decoder, self.session.scorer, one.config.thumbnail)
         scores = features.certainty(features.get(ranking.pool.frames, "zoom"), query)
-        moments, passages = [*_seen(ranking, scores, query, n)], list[tuple[Any, Passage]]()
+        moments, passages = [*_seen(ranking, scores, query, n, sure)], list[tuple[Any, Passage]]()
         if "speech" in ranking.cues and ranking.transcript is not None:
             passages += [
                 ("said", passage) for passage in self.session.speech(ranking.transcript).best(query, n)
@@ -329,18 +367,19 @@ class Searcher:
         read = self.session.scoring.ocr == "on" or asks_for("text", query)
         if read and (written := self._written(decoder, ranking.pool.frames, one.config)):
             passages += [("written", passage) for passage in written.best(query, n)]
-        for source, (start, end, words, score) in passages:
+        for source, (start, end, text, score) in passages:
             if score < HEARD:
                 continue
             middle = np.searchsorted(decoder.seconds, (start + end) / 2, side="right")
             frame = max(0, int(middle) - 1)
-            where = (decoder.info.path, start, end, float(decoder.seconds[frame]), frame)
-            new = Moment(*where, score, f"“{words}”", source, decoder.info, (frame,))
+            best = float(decoder.seconds[frame])
+            where = (decoder.info.path, *_around(best, start, end), best, frame)
+            new = Moment(*where, score, f"“{text}”", source, score >= UNSURE, decoder.info, (frame,))
             for other in [m for m in moments if start - REACH <= m.time <= end + REACH][:1]:
                 moments.remove(other)
                 first, second = sorted((other, new), key=lambda m: -m.score)
                 both = 1 - (1 - first.score) * (1 - second.score)
-                new = replace(first, score=both, why=f"{first.why} · {second.why}")
+                new = replace(first, score=both, why=f"{first.why} · {second.why}", confident=new.confident)
             moments.append(new)
         return moments
 
@@ -371,7 +410,21 @@ def _best(
         rows *= 4
 
 
-def _seen(ranking: Ranking, scores: NDArray[np.float32], query: str, n: int) -> Iterator[Moment]:
+def _sure_level(words: Words | None) -> float:
+    """The score from which on a moment that was seen clearly matches; infinite if too few words are known."""
+    if words is None:
+        return UNSURE
+    known, every = len(words[0]), len(words[0]) + len(words[1])
+    return SURE_ROW if every and known >= WORDS_KNOWN * every else math.inf
+
+
+def _around(best: float, start: float, end: float) -> tuple[float, float]:
+    """Start and end of a stretch, or of MOMENT_SECONDS of it around its best second."""
+    start = max(start, min(best - MOMENT_SECONDS / 2, end - MOMENT_SECONDS))
+    return start, min(end, start + MOMENT_SECONDS)
+
+
+def _seen(ranking: Ranking, scores: NDArray[np.float32], query: str, n: int, sure: float) -> Iterator[Moment]:
     """The moments of a ranking: the stretches around its best frame and its first ranks."""
     pool, video, seconds = ranking.pool, ranking.video, ranking.pool.seconds
     middles = (seconds[1:] + seconds[:-1] + 1 / video.fps) / 2  # a frame stays on screen until the next
@@ -379,11 +432,14 @@ def _seen(ranking: Ranking, scores: NDArray[np.float32], query: str, n: int) -> 
     peaks = [int(scores.argmax()), *ranking.order[: max(n, EVENT_RANKS)].tolist()]
     for first, last in stretches(scores, seconds, peaks):
         best = first + np.argsort(-scores[first : last + 1], kind="stable")
-        top, frames = int(best[0]), pool.frames[best].tolist()
+        top = int(best[0])
+        score, time = float(scores[top]), float(seconds[top])
+        start, end = _around(time, edges[first], edges[last + 1])
+        frames = pool.frames[best[(seconds[best] >= start) & (seconds[best] < end)]].tolist()
         why = pool.labels[top] if pool.labels else f"looks like “{query}”"
-        where = (video.path, edges[first], edges[last + 1], float(seconds[top]), frames[0])
-        if scores[top] > 0:
-            yield Moment(*where, float(scores[top]), why, "seen", video, tuple(frames))
+        where = (video.path, start, end, time, frames[0])
+        if score > 0:
+            yield Moment(*where, score, why, "seen", score >= sure, video, tuple(frames))
 
 
 def stretches(

@@ -84,7 +84,7 @@ class Calibrated(ABC):
     @property
     def relevance(self) -> str:
         """How scores become relevance, for the outputs."""
-        return "logistic, relative to the video" if self._logistic else self.own_relevance
+        return "compares frames of this video" if self._logistic else self.own_relevance
 
     @property
     def is_relative(self) -> bool:

@@ -91,7 +91,7 @@ class TagScorer(Calibrated):
     name = "tags"
     batch = 32
     """Enough frames for all threads, and one or two seconds of work for two of them."""
-    own_relevance = "sigmoid of the summed standard deviations, relative to the video"
+    own_relevance = "compares frames of this video, without calibration"
 
     def __init__(self, store: DirectoryStore, calibration: Calibration = "auto") -> None:
         super().__init__(calibration)
@@ -295,6 +295,11 @@ class TagScorer(Calibrated):
             for word in known:
                 weights[-1][list(word.labels[kind])] += 1 / len(known)
         return np.concatenate(weights)
+
+    def known_words(self, query: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The words that labels mean, and the others; it does not search for colours."""
+        known, unknown = self._model().vocabulary.read(query)
+        return tuple(word.text for word in known), unknown
 
     def certainty(self, encoded: Encoded, question: str) -> NDArray[np.float32]:
         """(n,) how sure the networks are of the question's words, and of the one they are least sure of."""

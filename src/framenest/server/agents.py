@@ -17,11 +17,13 @@ from pydantic import Field, ValidationError
 from starlette.types import ASGIApp
 
 import framenest
+from framenest.cache.directory import DirectoryStore
 from framenest.errors import FramenestError
 from framenest.images import ImageLimits
 from framenest.rank_request import LookFor
 from framenest.report.document import document
-from framenest.retrieval.search import UNSURE, check_query
+from framenest.retrieval.search import check_query
+from framenest.scorers import advice
 from framenest.server.api_models import MOST_MOMENTS, Time
 from framenest.server.guard import Guard, Refusal, first_problem
 from framenest.server.jobs import Job
@@ -109,15 +111,18 @@ class VideoTools:
         head = f"moments, best first: {len(moments)}; videos searched: {len(search['videos'])}"
         lines = [f"{video['name']}: {refused.get(video['name'], video['why'])}" for video in left_out]
         head += f"; left out: {len(lines)}" if lines else ""
-        if all(moment["score"] < UNSURE for moment in moments):
-            head += "; nothing clearly matches"
+        if not any(moment["confident"] for moment in moments):
+            head += "; nothing clearly matches" + ("; the nearest:" if moments else "")
+        for words, label in (("knows", "knows"), ("does_not_know", "does not know")):
+            head += f"; {label}: {', '.join(search[words])}" if search.get(words) else ""
         shown: Shown = ["\n".join([head, *lines[:MAX_LEFT_OUT_LINES]])]
         for moment in moments:
             video = service.library.get(moment["video"])
             assert video.info is not None  # it is indexed
             side = short_side(video.info, len(moments), max_tokens)
             span = f"{moment['start']:.1f} to {moment['end']:.1f} s, best at {moment['time']:.1f} s"
-            line = f"{video.name}, {span}: {moment['source']}: {moment['why']}"
+            weak = "" if moment["confident"] else "weak, "
+            line = f"{video.name}, {span}: {weak}{moment['source']}: {moment['why']}"
             picture = await service.pictures.get(video, moment["frame"], side)
             shown += [line, Image(data=picture, format="jpeg")]
         return shown
@@ -267,6 +272,8 @@ class VideoTools:
         head += [f"match with the question: {match.verdict}"] if match else []
         head += [match.words] if match and match.words else []
         head += [prefix.roles_text] if prefix.roles_text else []
+        store = DirectoryStore(service.settings.cache_folder)
+        head += await asyncio.to_thread(advice, ranking.scorer, ranking.question, match, store)
         head += [f"look_id: {id_}-{k}"] if k < len(ranking) else ["all ranked frames are shown"]
         shown: Shown = ["; ".join(head)]
         rows = zip(prefix, prefix.roles, prefix.reasons, pictures, strict=True)

@@ -17,7 +17,6 @@ from pydantic import (
 
 from framenest.config import FOR_CLIENTS, METHOD_CONFIGS, PRESETS, MECConfig
 from framenest.rank_request import MAX_DESCRIPTIONS, LookFor, RankRequest
-from framenest.retrieval.search import UNSURE
 from framenest.server.jobs import Job
 from framenest.server.server_settings import MOST_SHOWN
 from framenest.text import seconds_of
@@ -190,9 +189,10 @@ class MomentOut(BaseModel):
     end: float
     time: float = Field(description="Of the best frame.")
     frame: int = Field(description="Its number.")
-    score: float = Field(description=f"Comparable across videos; nothing clearly matches below {UNSURE}.")
-    why: str = Field(description="What was seen or said.")
-    source: str = Field(description="Whether it was seen or said.")
+    score: float = Field(description="Comparable across videos, but not across scorers.")
+    why: str = Field(description="What was seen, said or written.")
+    source: str = Field(description="Whether it was seen, said or written.")
+    confident: bool = Field(description="Whether it clearly matches; the others are the nearest there is.")
     image: str = Field(description="Where its picture is; add ?size= for the short side in pixels.")
 
 
@@ -213,6 +213,11 @@ class SearchOut(BaseModel):
     created: float
     searched: int = Field(description="How many videos are searched: those that are indexed.")
     left_out: list[LeftOut]
+    verdict: Literal["strong", "weak", "none", "cannot tell"] | None = Field(
+        None, description="How surely anything matches, so far; null until a video was looked into."
+    )
+    knows: list[str] = Field([], description="Words of the query that the scorer knows, if it says so.")
+    does_not_know: list[str] = Field([], description="Words of the query that it does not know.")
     moments: list[MomentOut] = Field(description="Best first. While the job runs, the best so far.")
     job: Job | None = Field(description="The job that searches; null if it is long over.")
 
@@ -288,6 +293,7 @@ class AnswerOut(BaseModel):
     model: str
     k: int
     cited: list[CitedTime] = Field(description="Times of frames in the answer, in its order.")
+    not_shown: list[str] = Field(description="Times that it cites, of which no frame was shown.")
     seconds: float = Field(description="What it took.")
 
 
@@ -298,7 +304,7 @@ class Health(BaseModel):
     version: str
     scorer: str
     preset: str = Field(description="The preset of questions that name none.")
-    answers: bool = Field(description="Whether a model endpoint for answers is configured.")
+    answers: bool = Field(description="Whether a model answers (--answer-model, --upstream).")
     folder: bool = Field(description="Whether the server offers a folder of videos.")
     token: bool = Field(description="Whether requests need a token.")
 

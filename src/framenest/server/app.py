@@ -19,7 +19,7 @@ from starlette.routing import Route
 import framenest
 from framenest.errors import FramenestError
 from framenest.lmm import STYLES
-from framenest.lmm.prompt import citations
+from framenest.lmm.prompt import citations, not_shown
 from framenest.report.document import document
 from framenest.report.page import view_script, view_style
 from framenest.server import api_models as api
@@ -223,9 +223,15 @@ def answer(here: Here, ranking: RankingId, body: api.AnswerRequest) -> api.Answe
     times = [
         api.CitedTime(start=start, end=end, frame=frames[places[0]], seconds=seconds[places[0]])
         for start, end, places in citations(reply.text, seconds)
+        if places
     ]
     return api.AnswerOut(
-        answer=reply.text, model=reply.model, k=body.k, cited=times, seconds=round(reply.usage.seconds, 2)
+        answer=reply.text,
+        model=reply.model,
+        k=body.k,
+        cited=times,
+        not_shown=not_shown(reply.text, seconds),
+        seconds=round(reply.usage.seconds, 2),
     )
 
 

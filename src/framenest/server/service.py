@@ -263,8 +263,8 @@ class Service:
 
         def report(stage: str, *values: Any) -> None:
             if stage == "moments":
-                search["moments"] = []
-                for row in values[0]:
+                search.update(values[0], moments=[])
+                for row in values[0]["moments"]:
                     video = videos[row["video"]]
                     image = f"/videos/{video.id}/frames/{row['frame']}"
                     search["moments"].append(row | {"video": video.id, "name": video.name, "image": image})

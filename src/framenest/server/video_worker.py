@@ -69,7 +69,7 @@ class VideoTasks:
         """Search videos, reporting the best moments so far; returns why some could not be searched."""
         searcher = Searcher(self._session)
         for moments in searcher.find(query, videos, n):
-            self._report("moments", [moment.to_json() for moment in moments])
+            self._report("moments", moments.to_json())
         return searcher.skipped
 
     def describe(self, path: str) -> dict[str, Any]:

@@ -442,7 +442,8 @@ async function answer() {
   try {
     const said = await call("POST", `/rankings/${ranking}/answer`, body);
     if (shown?.ranking !== ranking) return;
-    const note = el("small", { class: "quiet" }, `${said.model}, ${k} frames, ${said.seconds.toFixed(1)} s`);
+    const facts = [`${said.model}, ${k} frames, ${said.seconds.toFixed(1)} s`, ...said.not_shown.map((time) => `cites ${time}, which was not shown`)];
+    const note = el("small", { class: "quiet" }, facts.join("; "));
     at("answered").replaceChildren(...linked(said, play), " ", note);
   } catch (error) {
     if (shown?.ranking === ranking) at("answered").textContent = error.message;

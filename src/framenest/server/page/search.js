@@ -3,7 +3,6 @@ import { call, Refused } from "./api.js";
 import { rowsOf } from "./lists.js";
 import { clock, el, plural } from "./view.js";
 
-const UNSURE = 0.25; // score below which nothing clearly matches
 const PAUSE = 250; // milliseconds between looks at a search
 
 /** The results in a section: show(search) draws them. index(videos and files) is called for what is not indexed yet. */
@@ -12,7 +11,7 @@ export function results(section, index) {
   let rest = []; // what could be indexed
   at("index-rest").addEventListener("click", () => index(rest));
   const update = rowsOf(section.querySelector("ul"), (moment) => ({ root: el("li", {}, tile(moment)), update() {} }));
-  return ({ id, query, searched, left_out: left, moments, job }) => {
+  return ({ id, query, searched, left_out: left, moments, knows, does_not_know: unknown, job }) => {
     const over = (job?.state ?? "done") === "done";
     const videos = new Set(moments.map(({ video }) => video)).size;
     const found = moments.length ? `${plural(moments.length, "moment")} in ${plural(videos, "video")}` : over ? "Nothing found" : "Searching";
@@ -20,7 +19,9 @@ export function results(section, index) {
     rest = left.filter(({ why }) => why === "not indexed yet").map(({ name, video }) => (video ? { id: video, name } : { path: name }));
     const others = left.filter(({ why }) => why !== "not indexed yet");
     const told = [
-      over && moments.length && moments[0].score < UNSURE ? "nothing clearly matches; these are the best moments" : "",
+      over && !moments.some(({ confident }) => confident) ? `nothing clearly matches${moments.length ? "; the nearest" : ""}` : "",
+      knows.length ? `knows: ${knows.join(", ")}` : "",
+      unknown.length ? `does not know: ${unknown.join(", ")}` : "",
       `${searched} of ${plural(searched + left.length, "video")} searched`,
       rest.length ? `${rest.length} not indexed yet` : "",
       ...others.slice(0, 3).map(({ name, why }) => `${name}: ${why}`),
@@ -34,14 +35,14 @@ export function results(section, index) {
 }
 
 /** A moment: a link to the ranking of its video for the query, opened there. */
-function tile({ query, video, name, start, end, time, frame, source, why, image }) {
+function tile({ query, video, name, start, end, time, frame, source, confident, why, image }) {
   const span = [...new Set([clock(start, true), clock(end, true)])].join(" – ");
   const reason = `${source[0].toUpperCase()}${source.slice(1)}: ${why}`;
   const to = new URLSearchParams({ in: video, frame, time, why: reason, q: query });
   return el("a", { href: `#${to}` },
     el("span", { class: "shot" }, el("img", { src: `${image}?size=240`, alt: "", loading: "lazy", decoding: "async" }), el("time", {}, span)),
     el("span", { class: "name", title: name }, name),
-    el("span", { class: "reason" }, el("b", {}, source), why));
+    el("span", { class: "reason" }, el("b", {}, confident ? source : `weak, ${source}`), why));
 }
 
 /** Looks at a search until it is over; show(search) is called each time, and false ends it. */
