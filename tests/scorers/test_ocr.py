@@ -250,7 +250,7 @@ def test_text_on_screen_is_found(station, tmp_path, warm_tags_store):
     assert ranking.cues["relevance"][0] > 0.5
     assert ranking.reasons[0] == 'reads "ORIENT EXPRESS"'
     assert "text on screen by ocr 2, rapidocr" in ranking.scorer
-    assert ranking.stats.match is None, "labels cannot judge what is written"
+    assert ranking.stats.match.verdict == "strong", "the screen reads what the question asks for"
     assert ranking.scorer == mec.scoring_name(mec.session.open(station), QUESTION)
     ranking.save(tmp_path / "r.json")
     assert Ranking.load(tmp_path / "r.json").reasons[0] == 'reads "ORIENT EXPRESS"'

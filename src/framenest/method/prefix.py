@@ -181,7 +181,7 @@ class Prefix:
         """How many frames match the question, for people; empty without a question or roles.
 
         >>> ranking.prefix(8).roles_text
-        '2 of 8 frames match the question, 6 add context'
+        '8 of 8 frames match the question, 0 add context'
         """
         if self.question is None or not self.roles:
             return ""
