@@ -9,6 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 from framenest import MEC, MECConfig, Ranking, Session
 from framenest.config import IndexConfig, ScorerConfig
 from framenest.errors import MissingExtra
+from framenest.protocols import MatchStrength
 from framenest.scorers.calibration import sigmoid
 from framenest.scorers.ocr import MAX_LINES, OcrScorer, ScreenText, is_line, read_lines, texts
 from framenest.scorers.question_text import (
@@ -250,7 +251,7 @@ def test_text_on_screen_is_found(station, tmp_path, warm_tags_store):
     assert ranking.cues["relevance"][0] > 0.5
     assert ranking.reasons[0] == 'reads "ORIENT EXPRESS"'
     assert "text on screen by ocr 2, rapidocr" in ranking.scorer
-    assert ranking.stats.match.verdict == "strong", "the screen reads what the question asks for"
+    assert ranking.stats.match == MatchStrength(1.0, "strong"), "the line read judges, not labels"
     assert ranking.scorer == mec.scoring_name(mec.session.open(station), QUESTION)
     ranking.save(tmp_path / "r.json")
     assert Ranking.load(tmp_path / "r.json").reasons[0] == 'reads "ORIENT EXPRESS"'
