@@ -169,7 +169,7 @@ def test_look_then_more_gives_only_the_new_frames(ask):
 
     first, more = ask(scenario)
     assert not first.is_error, text(first)
-    assert "match" not in text(first)  # a table of scores cannot tell
+    assert "match with" not in text(first)  # a table of scores cannot tell
     times = [
         re.findall(r"^([\d.]+) s, rank (\d+): (?:chosen .{,100}\.)$", text(result), re.M)
         for result in (first, more)
@@ -184,11 +184,13 @@ def test_look_then_more_gives_only_the_new_frames(ask):
 
 
 def test_what_was_seen_in_a_frame_is_its_reason(service, monkeypatch):
-    monkeypatch.setattr(Ranking, "labels", lambda _, rank: "coffee mug 0.81" if rank == 1 else "")
+    monkeypatch.setattr(Ranking, "roles", ("evidence", "context", *["context"] * 254))
+    monkeypatch.setattr(Ranking, "reasons", ("coffee mug 0.81", "the end", *[""] * 254))
     look = {"video": "clip.mp4", "question": "What is fired?", "k": 2}
     told = text(asyncio.run(mcp_server(service).call_tool("look", look)))
-    assert "s, rank 1: seen: coffee mug 0.81\n" in f"{told}\n"
-    assert "s, rank 2: chosen because" in told
+    assert "s, rank 1, evidence: coffee mug 0.81\n" in f"{told}\n"
+    assert "s, rank 2, context: the end" in told
+    assert "1 of 2 frames matches the question, 1 adds context" in told
 
 
 def test_a_guess_says_so_and_what_helps(service, monkeypatch):

@@ -247,6 +247,26 @@ def test_none_where_the_detector_would_have_seen_it(tag_scorer):
     assert verdict("What are human rights?", person=0.95) != "strong", "people are in most videos"
 
 
+def test_a_verdict_by_hand(tag_scorer):
+    """Strong: the mean confidence in the words, 0 for unknown ones, is 0.15 or more."""
+
+    def strength(question, **seen):
+        return tag_scorer.match_strength(what_is_seen(tag_scorer, **seen), question)
+
+    assert strength("When is the cup wet?", cup=0.9).verdict == "strong", "0.9 / 2"
+    six = strength("When is the cup bright, wet, cheap, tall, narrow and round?", cup=0.9)
+    assert six.value >= 0.8, "the same evidence"
+    assert (six.verdict, six.there) == ("weak", ("cup",)), "0.9 / 7"
+    assert six.words.startswith("there seems to be a cup, but the scorer cannot tell which of its moments (")
+    assert strength("Where is the cup?", cup=0.15).verdict == "none", "below every level"
+    assert strength("Where is the bottle?", bottle=0.25).verdict == "weak", (
+        "below the detector's 0.3, not absent"
+    )
+    assert strength("Where is the giraffe?", giraffe=0.74).verdict == "none", "0.84 for large animals"
+    assert strength("Where is the red cup?").verdict == "weak", "a colour may be seen"
+    assert strength("What are human rights?", person=0.95).verdict == "weak", "people do not count here"
+
+
 def test_the_labels_with_the_largest_share_of_the_score_are_the_reason(tag_scorer):
     """Every reading splits into labels; their shares sum to the score."""
     encoded = what_is_seen(tag_scorer, coffee_mug=0.41, laptop=0.8)

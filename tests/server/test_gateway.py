@@ -134,6 +134,9 @@ def test_a_video_of_any_kind_becomes_frames_with_their_times(server, behind, med
     assert len(frames) == 4
     assert message["content"][-1] == QUESTION
     times = [float(time) for time in response.headers["framenest-times"].split(",")]
+    assert response.headers["framenest-evidence"] in [
+        f"{count}/{len(times)}" for count in range(len(times) + 1)
+    ]
     assert times == [round(frame / 25, 2) for frame in frames]
     assert response.headers["framenest-ranking"].startswith(f"{server.url}/#")
 
@@ -145,7 +148,7 @@ def test_a_guess_is_told_in_a_header():
         "c": None,
     }
     rankings = SimpleNamespace(get=lambda id_: SimpleNamespace(stats=SimpleNamespace(match=matches[id_])))
-    turn = ShownTurn([], [*matches], 4, False, "", {})
+    turn = ShownTurn([], [*matches], 4, False, "", "", {})
     assert match_header(rankings, turn) == {"framenest-match": f"strong (0.90); cannot tell: {GUESS}"}
     assert match_header(rankings, turn._replace(rankings=["c"])) == {}
 

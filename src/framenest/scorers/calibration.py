@@ -86,6 +86,11 @@ class Calibrated(ABC):
         """How scores become relevance, for the outputs."""
         return "compares frames of this video" if self._logistic else self.own_relevance
 
+    @property
+    def is_relative(self) -> bool:
+        """Whether relevance depends on the video."""
+        return self._logistic or self.match_levels is None
+
     @abstractmethod
     def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
         """(n,) raw scores, higher for better matches. `reference`: the probes' features."""
