@@ -171,7 +171,7 @@ def test_look_then_more_gives_only_the_new_frames(ask):
     assert not first.is_error, text(first)
     assert "match with" not in text(first)  # a table of scores cannot tell
     times = [
-        re.findall(r"^([\d.]+) s, rank (\d+): (?:chosen .{,100}\.)$", text(result), re.M)
+        re.findall(r"^([\d.]+) s, rank (\d+), (?:evidence|context): .+$", text(result), re.M)
         for result in (first, more)
     ]
     assert sorted(int(rank) for _, rank in times[0]) == [1, 2, 3, 4]

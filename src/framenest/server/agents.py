@@ -271,9 +271,9 @@ class VideoTools:
         head = [f"{video.name}, {span}{clock(ranking.video.duration)}: {len(prefix)} frames in time order"]
         head += [f"match with the question: {match.verdict}"] if match else []
         head += [match.words] if match and match.words else []
+        head += [prefix.roles_text] if prefix.roles_text else []
         store = DirectoryStore(service.settings.cache_folder)
         head += await asyncio.to_thread(advice, ranking.scorer, ranking.question, match, store)
-        head += [prefix.roles_text] if prefix.roles_text else []
         head += [f"look_id: {id_}-{k}"] if k < len(ranking) else ["all ranked frames are shown"]
         shown: Shown = ["; ".join(head)]
         rows = zip(prefix, prefix.roles, prefix.reasons, pictures, strict=True)

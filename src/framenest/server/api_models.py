@@ -190,8 +190,8 @@ class MomentOut(BaseModel):
     time: float = Field(description="Of the best frame.")
     frame: int = Field(description="Its number.")
     score: float = Field(description="Comparable across videos, but not across scorers.")
-    why: str = Field(description="What was seen or said.")
-    source: str = Field(description="Whether it was seen or said.")
+    why: str = Field(description="What was seen, said or written.")
+    source: str = Field(description="Whether it was seen, said or written.")
     confident: bool = Field(description="Whether it clearly matches; the others are the nearest there is.")
     image: str = Field(description="Where its picture is; add ?size= for the short side in pixels.")
 

@@ -92,8 +92,8 @@ class Gateway:
                     if turn is not None:
                         links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in turn.rankings)
                         headers = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
-                        headers |= match_header(self._rankings, turn)
                         headers |= {"framenest-evidence": turn.evidence}
+                        headers |= match_header(self._rankings, turn)
                     if await self._relay(request, content, send, headers, offers=offers):
                         break
         except FramenestError as error:
