@@ -148,7 +148,7 @@ def test_a_guess_is_told_in_a_header():
         "c": None,
     }
     rankings = SimpleNamespace(get=lambda id_: SimpleNamespace(stats=SimpleNamespace(match=matches[id_])))
-    turn = ShownTurn([], [*matches], 4, False, "", {})
+    turn = ShownTurn([], [*matches], 4, False, "", "", {})
     assert match_header(rankings, turn) == {"framenest-match": f"strong (0.90); cannot tell: {GUESS}"}
     assert match_header(rankings, turn._replace(rankings=["c"])) == {}
 
