@@ -53,19 +53,6 @@ def test_columns_are_those_of_the_ranking(video, scorer):
     assert made["video"]["num_frames"] == 120
 
 
-def test_text_on_screen_is_one_more_cue(video, scorer):
-    ranking = MEC(scorer=scorer).rank(video, "Where?")
-    text = np.linspace(0, 1, len(ranking.pool), dtype=np.float32)
-    read = replace(ranking, pool=replace(ranking.pool, cues={**ranking.pool.cues, "text": text}))
-    (entry,) = document([read])["rankings"]
-    curves = {curve["name"]: curve for curve in entry["curves"]}
-    assert curves["text"]["weight"] == 0.25
-    np.testing.assert_allclose(curves["text"]["values"], text, atol=5.1e-5)
-    np.testing.assert_allclose(entry["ranks"]["text"], read.cues["text"], atol=5.1e-5)
-    names = [curve["name"] for curve in document([ranking])["rankings"][0]["curves"]]
-    assert names == ["evidence", "relevance", "change", "observability"]
-
-
 @pytest.mark.parametrize("preset", ["paper", "no-coverage", "evidence-only", "reverse"])
 def test_values_times_weights_add_up_to_the_utility(video, scorer, preset):
     ranking = MEC(MECConfig.preset(preset), scorer=scorer).rank(video, "Where?")

@@ -206,8 +206,9 @@ class Ranking:
     def reasons(self) -> tuple[str, ...]:
         """Why each rank is here: what made its relevance, or what it adds as context.
 
-        >>> ranking.reasons[0]
-        'relevance 1.00'
+        Example::
+
+            ranking.reasons[0]  # 'relevance 1.00'
         """
         cues, seconds, labels = self.cues, self.seconds, self.pool.labels
         nothing, reasons = np.zeros(len(self)), list[str]()
