@@ -12,6 +12,9 @@ match_questions.json has questions that no video answers, asked of every video: 
 none of which should be called strong, and in "fresh" more of both, written after everything was chosen.
 "absent" asks the short videos for objects that are in none of them. "inside" and "outside" are words of the
 vocabulary of `tags` and others, on which its thresholds for knowing a word were chosen.
+
+"right" says how often a verdict is right: of reporting questions whose answer is in the video, with reading,
+how often one of the first eight ranks shows the answer; and how many evidence and context frames do.
 """
 
 from __future__ import annotations
@@ -23,12 +26,15 @@ from typing import Any
 
 import numpy as np
 from machine import options, write
+from reading import asked as asked_with_kinds
 
 from framenest import MEC, FrameBatch, Session
-from framenest.evaluation.grounded_questions import GroundedQuestion, load_questions
+from framenest.config import ScorerConfig
+from framenest.evaluation.grounded_questions import GroundedQuestion, inside, load_questions
 from framenest.scorers.feature_store import Features
 
 LONG, WINDOW = 600.0, 120.0
+SHOWN = 8
 Pair = tuple[str, bool, float, str, str, bool]
 """What was asked of (a video or a window), whether it is right, value, verdict, part, whether it has a known
 word."""
@@ -53,7 +59,7 @@ def pairs_of(video: str, questions: list[GroundedQuestion], clips: set[str], ses
             for question in mine:
                 shares = [
                     (min(end, start + WINDOW) - max(begin, start)) / (end - begin)
-                    for begin, end in question.intervals_in(decoder)
+                    for begin, end in question.intervals
                 ]
                 if max(shares) > 0.9 or max(shares) <= 0:
                     found.append((f"{video} {start:g}", max(shares) > 0.9, probes.take(inside), question))
@@ -108,6 +114,36 @@ def words_known(asked: dict[str, list[str]], session: Session) -> dict[str, Any]
         wrong = known if kind == "outside" else sorted({*asked[kind]} - {*known})
         found[kind] = {"words": len(asked[kind]), "known": len(known), "wrong": wrong}
     return found
+
+
+def share(count: int, of: int) -> dict[str, Any]:
+    """A share with its 95 % interval (Wilson)."""
+    if not of:
+        return {"right": 0, "of": 0}
+    p, z2 = count / of, 1.96**2
+    middle, half = p + z2 / 2 / of, 1.96 * (p * (1 - p) / of + z2 / 4 / of**2) ** 0.5
+    ends = [(middle + sign * half) / (1 + z2 / of) for sign in (-1, 1)]
+    return {"right": count, "of": of, "share": p, "low": ends[0], "high": ends[1]}
+
+
+def right(file: str, scorer: str) -> dict[str, Any]:
+    """How often each verdict is right within eight ranks, and how often each role is."""
+    session = Session(scorer, scoring=ScorerConfig(ocr="on"))
+    mec, result = MEC(preset="residual", session=session), {}
+    rows = asked_with_kinds(file, "report")
+    for which in ("qa", "own"):
+        verdicts: dict[str, list[bool]] = {verdict: [] for verdict in VERDICTS}
+        roles: dict[str, list[bool]] = {"evidence": [], "context": []}
+        for question in (question for question, kind, _ in rows if kind == which):
+            ranking = mec.rank(question.video, question.question)
+            seconds = ranking.seconds[:SHOWN]
+            hits = inside(seconds, question.intervals)
+            verdicts[ranking.stats.match.verdict].append(bool(hits.any()))
+            near = inside(seconds, tuple((start - 1, end + 1) for start, end in question.intervals))
+            for role, hit in zip(ranking.roles, near.tolist(), strict=False):
+                roles[role].append(hit)
+        result[which] = {name: share(sum(hits), len(hits)) for name, hits in (verdicts | roles).items()}
+    return result
 
 
 def auc(pairs: list[Pair]) -> dict[str, Any]:
@@ -175,6 +211,7 @@ def main() -> None:
         result["no_answer"] = unanswerable(videos, unanswered, session)
         result["words"] = words_known(unanswered, session)
         print(json.dumps([result["no_answer"], result["words"]]))
+        result["right"] = right(str(asked.questions), asked.scorer)
     print(write(f"match_strength_{asked.scorer}", result))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
@@ -173,6 +174,9 @@ class HasVocabulary(Protocol):
         ...
 
 
+GUESS = "the scorer knows no word of the question, so the ranking is a guess; see what frames show"
+
+
 @dataclass(frozen=True)
 class MatchStrength:
     """How strongly a video matches a question, as far as the scorer can tell in absolute terms.
@@ -180,12 +184,14 @@ class MatchStrength:
     `value` is in [0, 1], comparable between videos but not between scorers. `verdict` is "none" if nothing
     clearly matches, and "cannot tell" if the scorer knows no content word of the question; `value` then says
     nothing. `known` and `unknown` are its content words; both are empty if the scorer has no vocabulary.
+    `there` are the known things that were seen where only unknown words tell the moment; else empty.
     """
 
     value: Annotated[float, Meta(ge=0, le=1)]
     verdict: Literal["strong", "weak", "none", "cannot tell"]
     known: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    there: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -193,9 +199,22 @@ class MatchStrength:
 
         >>> MatchStrength(0.4, "weak", ("rabbit",), ("shoot", "arrow")).words
         'knows: rabbit; does not know: shoot, arrow'
+        >>> MatchStrength(0.4, "weak", ("rabbit",), ("shoot",), ("rabbit",)).words
+        'there seems to be a rabbit, but the scorer cannot tell which of its moments (does not know: shoot)'
         """
+        if self.there:
+            things, missing = " and ".join(map(_with_article, self.there)), ", ".join(self.unknown)
+            return (
+                f"there seems to be {things}, but the scorer cannot tell which of its moments "
+                f"(does not know: {missing})"
+            )
         parts = (("knows", self.known), ("does not know", self.unknown))
         return "; ".join(f"{which}: {', '.join(words)}" for which, words in parts if words)
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether the scorer knows no content word of the question."""
+        return self.verdict == "cannot tell" and not self.known
 
     @property
     def order(self) -> tuple[int, float]:
@@ -213,6 +232,11 @@ class MatchStrength:
         'weak'
         """
         return cls(round(value, 4), "strong" if value >= strong else "none" if value < none else "weak")
+
+
+def _with_article(thing: str) -> str:
+    is_plural = re.search(r"[^us]s$", thing) is not None  # but a bus and a glass
+    return thing if is_plural else f"{'an' if thing[0] in 'aeiou' else 'a'} {thing}"
 
 
 @runtime_checkable

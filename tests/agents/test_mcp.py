@@ -28,6 +28,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from colour_scorer import coloured_video, install_colour_scorer
 from framenest import Ranking
 from framenest.processes import Cancelled
+from framenest.protocols import MatchStrength
 from framenest.server import agents
 from framenest.server.agents import VideoTools, http_app, mcp_server, short_side
 from framenest.server.server_settings import ServerSettings
@@ -168,9 +169,9 @@ def test_look_then_more_gives_only_the_new_frames(ask):
 
     first, more = ask(scenario)
     assert not first.is_error, text(first)
-    assert "match" not in text(first)  # a table of scores cannot tell
+    assert "match with" not in text(first)  # a table of scores cannot tell
     times = [
-        re.findall(r"^([\d.]+) s, rank (\d+): (?:chosen .{,100}\.)$", text(result), re.M)
+        re.findall(r"^([\d.]+) s, rank (\d+), (?:evidence|context): .+$", text(result), re.M)
         for result in (first, more)
     ]
     assert sorted(int(rank) for _, rank in times[0]) == [1, 2, 3, 4]
@@ -183,11 +184,29 @@ def test_look_then_more_gives_only_the_new_frames(ask):
 
 
 def test_what_was_seen_in_a_frame_is_its_reason(service, monkeypatch):
-    monkeypatch.setattr(Ranking, "labels", lambda _, rank: "coffee mug 0.81" if rank == 1 else "")
+    monkeypatch.setattr(Ranking, "roles", ("evidence", "context", *["context"] * 254))
+    monkeypatch.setattr(Ranking, "reasons", ("coffee mug 0.81", "the end", *[""] * 254))
     look = {"video": "clip.mp4", "question": "What is fired?", "k": 2}
     told = text(asyncio.run(mcp_server(service).call_tool("look", look)))
-    assert "s, rank 1: seen: coffee mug 0.81\n" in f"{told}\n"
-    assert "s, rank 2: chosen because" in told
+    assert "s, rank 1, evidence: coffee mug 0.81\n" in f"{told}\n"
+    assert "s, rank 2, context: the end" in told
+    assert "1 of 2 frames matches the question, 1 adds context" in told
+
+
+def test_a_guess_says_so_and_what_helps(service, monkeypatch):
+    get = service.rankings.get
+
+    def unknown(id_):
+        ranking = get(id_)
+        object.__setattr__(ranking.stats, "match", MatchStrength(0.3, "cannot tell", (), ("fired",)))
+        return ranking
+
+    monkeypatch.setattr(service.rankings, "get", unknown)
+    look = {"video": "clip.mp4", "question": "What is fired?", "k": 2}
+    head = text(asyncio.run(mcp_server(service).call_tool("look", look))).splitlines()[0]
+    assert "match with the question: cannot tell; does not know: fired; " in head
+    assert "; the scorer knows no word" in head
+    assert "framenest models fetch" in head
 
 
 def test_look_at_a_part(ask):
@@ -301,7 +320,7 @@ def test_a_page_of_an_allowed_host_is_a_video(service, media):
             async with Client(mcp_server(service), mode="legacy") as client:
                 return await client.call_tool("frames_at", times)
 
-        assert "only from hosts that the server was told to allow" in text(asyncio.run(scenario()))
+        assert "only from hosts that it was told to allow" in text(asyncio.run(scenario()))
         assert asked == []
         service.library._hosts.add(f"127.0.0.1:{port}")
         for _ in range(2):

@@ -2,13 +2,16 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from command_line import run
 from framenest import BudgetError, Prefix, Ranking, Selection, lmm, open_video
-from framenest.protocols import MatchStrength
+from framenest.cache.directory import DirectoryStore
+from framenest.protocols import GUESS, MatchStrength
+from framenest.scorers import advice
 from framenest.scorers.video_features import VideoFeatures
 from scripted_server import ScriptedServer
 
@@ -58,6 +61,33 @@ def test_what_was_ranked_is_saved_for_the_other_commands(capsys, clip, table, tm
     assert out.rstrip().endswith(f"written to {output}")
     code, _, err = run(capsys, "ask", clip, "?", "--base-url", server.url, "-o", tmp_path, "--quiet")
     assert (code, "is a directory" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("question", "step"),
+    [
+        ("When does the unicorn come?", "framenest models fetch"),
+        ("Wann kommt das Einhorn herein?", "tags understands English; ask in English"),
+    ],
+)
+def test_a_guess_is_not_silent(clip, tmp_path, question, step):
+    match, store = MatchStrength(0.3, "cannot tell", (), ("unicorn",)), DirectoryStore(tmp_path)
+    guess, hint = advice("tags 2 (relative to the video)", question, match, store)
+    assert "knows no word of the question" in guess
+    assert step in hint
+    assert advice("tags 2", question, replace(match, verdict="weak"), store) != []
+    assert advice("tags 2", question, replace(match, verdict="strong"), store) == []
+    assert advice("tags 2", question, None, store) == []
+
+
+def test_ask_says_that_the_frames_are_a_guess(capsys, clip, table, monkeypatch):
+    match = MatchStrength(0.3, "cannot tell", (), ("unicorn",))
+    monkeypatch.setattr(VideoFeatures, "match_strength", lambda *_: match)
+    with ScriptedServer("A") as server:
+        asked = ("ask", clip, "Is there a unicorn?", "-k", 4, "--scorer", table, "--base-url", server.url)
+        err = run(capsys, *asked)[2]
+    assert f"note: {GUESS}" in err
+    assert "models fetch" in err
 
 
 def test_where_nothing_matches_frames_are_spread_evenly_unless_a_selector_is_named(

@@ -33,8 +33,8 @@ def test_rank_prints_the_ranking_and_the_budgets(capsys, clip, table, tmp_path):
     assert [name for name, *_ in about] == ["video", "question", "scorer"]
     assert ["question", "Where is it?"] in about
     assert rows[:2] == [
-        ["1", clock(saved.seconds[0]), "it has the most evidence"],
-        ["2", clock(saved.seconds[1]), "it adds the most; rank 1 (near in time) shows 93 % of its evidence"],
+        ["1", clock(saved.seconds[0]), "evidence", "relevance 1.00"],
+        ["2", clock(saved.seconds[1]), "context", "the beginning"],
     ]
     assert len(rows) == 8
     assert times == {k: " ".join(map(clock, saved.prefix(k).seconds)) for k in (2, 4, 8)}
@@ -44,8 +44,8 @@ def test_rank_prints_the_ranking_and_the_budgets(capsys, clip, table, tmp_path):
 
 def parts(out):
     """Facts and ranks as cells, and the times by budget, of what `rank` or `show` prints into a pipe."""
-    lines = out.splitlines()
-    ranks = lines.index("rank\ttime\treason")
+    lines = [line for line in out.splitlines() if not re.match(r"\d+ of \d+ frames match", line)]
+    ranks = lines.index("rank\ttime\trole\treason")
     end = next(i for i, line in enumerate(lines) if line.endswith("frames in time order:"))
     about, rows = ([line.split("\t") for line in part] for part in (lines[:ranks], lines[ranks + 1 : end]))
     heads = [i for i, line in enumerate(lines) if line.endswith("frames in time order:")]
@@ -68,7 +68,9 @@ def test_rank_as_json(capsys, clip, table, tmp_path):
     made, saved = json.loads(out), Ranking.load(tmp_path / "r.json")
     assert (made["video"], made["question"]) == (str(clip), "Where is it?")
     assert [row["frame"] for row in made["ranks"]] == saved.frames[:4].tolist()
-    assert made["ranks"][0]["reason"] == "it has the most evidence"
+    assert (made["ranks"][0]["role"], made["ranks"][0]["reason"]) == ("evidence", "relevance 1.00")
+    assert saved.prefix(4).roles == tuple(saved.roles[rank - 1] for rank in saved.prefix(4).ranks)
+    assert " of 4 frames match" in run(capsys, "show", tmp_path / "r.json", "-k", "4")[1]
     assert made["budgets"] == {str(k): saved.prefix(k).seconds.tolist() for k in (2, 4)}
     shown = json.loads(run(capsys, "show", tmp_path / "r.json", "-k", "4", "--json")[1])
     assert shown["ranks"] == made["ranks"]

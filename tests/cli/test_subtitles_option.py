@@ -31,7 +31,9 @@ def test_rank_finds_subtitles_and_says_so(capsys, place, tags_store):
     assert code == 0
     assert "speech\t1 lines of kiln.srt\n" in out
     said = "“We heated the kiln to twelve hundred degrees.”"
-    first = re.search(rf"^1\t0:0[^\t]*\t(.* · )?{said}$", out, re.M)  # after what was seen, if anything
+    first = re.search(
+        rf"^1\t0:0[^\t]*\tevidence\t(.* · )?{said}$", out, re.M
+    )  # after what was seen, if anything
     assert first
     code, shown, _ = run(capsys, "show", "ranking.json")
     assert code == 0

@@ -377,6 +377,7 @@ def test_the_recall_command(capsys, question_set, tmp_path):
     measures = {"hit", "covered", "largest_gap", "redundancy", "near_duplicates", "nesting"}
     assert measures <= set(data["selectors"]["mec"]["8"])
     assert "dup@8" in printed
+    assert "mec is the paper's rule\n" in printed
 
 
 def test_the_plot_of_recall(tmp_path):

@@ -22,6 +22,7 @@ from framenest import (
     ScorerError,
     VideoError,
     open_video,
+    rank,
 )
 from framenest.cache.directory import UnwritableCache
 from framenest.method.cues import encode
@@ -511,3 +512,8 @@ def test_a_ranking_counts_what_it_decoded_itself(clip):
     mec.index(clip)
     ranking = mec.rank(clip, "x")
     assert ranking.stats.decoded == ranking.stats.zoom
+
+
+def test_rank_in_one_call_takes_k_and_no_budget(clip):
+    with pytest.raises(ConfigError, match="there is no setting 'budget'; did you mean 'k'"):
+        rank(clip, "What?", budget=8)

@@ -81,6 +81,8 @@ def test_every_number_of_a_ranking_is_checked_and_named(saved, place):
         ("pool.cues.smell", [], "pool.cues cannot be 'smell'"),
         ("pool.active", [3], "pool.active must be below 3, the segments of the probes"),
         ("config.discovery", 3, "config.discovery must be an object"),
+        ("config.discovery", {"zoom": 1, "zom": 2}, "config.discovery has an unknown setting: zom"),
+        ("config.other", {"zoom": 1}, "config.other has an unknown setting: other"),
         ("stats.seconds", {"order": "fast"}, "stats.seconds.. must be a number"),
         ("stats.match", {"value": 2, "verdict": "none"}, "stats.match.value must be a number"),
         ("stats.match", {"value": 0.5, "verdict": "x"}, "stats.match.verdict cannot be 'x'"),

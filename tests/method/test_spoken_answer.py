@@ -9,7 +9,6 @@ from framenest import MEC, Session
 from framenest.config import PRESETS, RankingConfig, ScorerConfig
 from framenest.method.cues import encode
 from framenest.method.ordering import RULES, choose, greedy, residual
-from framenest.report.document import reasons
 from framenest.scorers.speech import ANSWERS, Speech
 from framenest.testing import ArrayDecoder, TableScorer
 from framenest.transcript import Line, Transcript
@@ -168,7 +167,8 @@ def test_a_spoken_answer_comes_before_the_fourth_picture_of_a_city(tmp_path, tag
     for rule in ("paper", "residual"):
         small = {"preset": rule, "speech_weight": 1e-6}
         assert shown(ranked(**small))[:3] == [False, False, True]
-        assert reasons(ranked(**small))[2] == "Chosen because what is said there answers the question."
+        assert ranked(**small).roles[2] == "evidence"
+        assert "treaty" in ranked(**small).reasons[2], "what is said is the reason"
         assert any(shown(ranked(["a city"], **small))[:3])
         assert any(shown(ranked(start=4.0, end=8.5, **small))[:3])
         assert not any(shown(ranked(end=8.0, **small)))

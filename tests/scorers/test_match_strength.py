@@ -11,7 +11,6 @@ from framenest import MEC, MECConfig, Ranking, ScorerError
 from framenest.config import IndexConfig
 from framenest.errors import StoreError
 from framenest.protocols import MatchStrength
-from framenest.report.document import document
 from framenest.scorers.calibration import Calibrated, sigmoid
 from framenest.testing import ArrayDecoder, TableScorer
 from json_places import put
@@ -86,21 +85,24 @@ def test_what_frames_show_is_in_the_pool_the_file_the_report_and_the_table(tmp_p
     clip = ArrayDecoder(np.zeros((12, 8, 8, 3), np.uint8), fps=1)
     config = MECConfig(IndexConfig(base_probes=6, extra_probes=0))
     ranking = MEC(config, Naming(), store=tmp_path).rank(clip, "cup")
-    assert [ranking.labels(i + 1) for i in range(3)] == [f"cup {frame}" for frame in ranking.frames[:3]]
+    shown = [(role, reason) for role, reason in zip(ranking.roles, ranking.reasons, strict=True)]
+    matching = ranking.frames[np.array(ranking.roles) == "evidence"]
+    assert [reason for role, reason in shown if role == "evidence"] == [f"cup {frame}" for frame in matching]
+    assert 0 < len(matching) < len(ranking)
     ranking.save(tmp_path / "r.json")
     again = Ranking.load(tmp_path / "r.json")
     assert again.pool.labels == ranking.pool.labels
     assert again.terms.keys() == ranking.terms.keys()
-    assert document([again])["rankings"][0]["seen"][0] == ranking.labels(1)
+    assert (again.roles, again.reasons) == (ranking.roles, ranking.reasons)
     for arguments in ([], ["--csv"]):
-        assert ranking.labels(1) in run(capsys, "show", tmp_path / "r.json", *arguments)[1]
+        assert ranking.reasons[0] in run(capsys, "show", tmp_path / "r.json", *arguments)[1]
     data = json.loads((tmp_path / "r.json").read_text())
     (tmp_path / "short.json").write_text(json.dumps(put(data, "pool.seen", ["cup"])))
     with pytest.raises(StoreError, match=r"pool\.seen"):
         Ranking.load(tmp_path / "short.json")
     del data["pool"]["seen"]
     (tmp_path / "old.json").write_text(json.dumps(data))
-    assert Ranking.load(tmp_path / "old.json").labels(1) == ""
+    assert Ranking.load(tmp_path / "old.json").reasons[0].startswith("relevance ")
 
 
 def test_a_scorer_must_name_every_frame(tmp_path, monkeypatch):

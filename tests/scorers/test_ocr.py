@@ -9,6 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 from framenest import MEC, MECConfig, Ranking, Session
 from framenest.config import IndexConfig, ScorerConfig
 from framenest.errors import MissingExtra
+from framenest.protocols import MatchStrength
 from framenest.scorers.calibration import sigmoid
 from framenest.scorers.ocr import MAX_LINES, OcrScorer, ScreenText, is_line, read_lines, texts
 from framenest.scorers.question_text import (
@@ -71,6 +72,7 @@ def test_what_stands_on_every_frame_tells_nothing():
         'When does "OPEN 24h" appear?',
         "Who gave financial support?",
         "According to the narrator, who was first?",
+        "Who is the narrator?",
     ],
 )
 def test_questions_that_ask_for_something_written(question):
@@ -85,6 +87,7 @@ def test_questions_that_ask_for_something_written(question):
         'When is this shown: "A bowl of noodles with a fork"?',
         "What happens after the credits?",
         "How many cups are on the table?",
+        "What language does the narrator speak?",
     ],
 )
 def test_questions_about_what_is_seen(question):
@@ -157,19 +160,22 @@ def test_what_is_written_decides_by_hand():
     """Scores 0.5 and 0: one half at min(the 95th percentile 0.475, 0.5 − 0.08) = 0.42. 0.8 of σ, 0.2 of ρ."""
     frames = np.arange(3)
     screen = ScreenText(Reading({0: "wall\nTHE END", 1: "wall"}), "What is typed?", Directions(), Nothing())
-    relevance, reasons = screen.join(frames, np.float32([0.5, 1, 1]), ["cup", "", "map"])
+    relevance, reasons, certainty = screen.join(frames, np.float32([0.5, 1, 1]), ["cup", "", "map"])
     cue = sigmoid(np.array([(0.5 - 0.42) / 0.05, -0.42 / 0.05]))
     assert relevance == pytest.approx([0.8 * cue[0] + 0.1, 0.8 * cue[1] + 0.2, 0.2], abs=1e-6)
     assert reasons == ['reads "wall / THE END"', "", "map"]
-    zoomed, _ = screen.join(np.array([7]), np.float32([1]), [])
+    assert certainty == pytest.approx([0.5 * 0.5 / 0.55, 0, 0])
+    assert (screen.match_strength().verdict, screen.match_strength().value) == ("weak", 0.5)
+    zoomed, *_ = screen.join(np.array([7]), np.float32([1]), [])
     assert zoomed == pytest.approx([0.2]), "relative to the probes"
 
 
 def test_without_any_text_relevance_is_what_it_was():
     relevance = np.float32([0.5, 1])
     screen = ScreenText(Reading({}), "What is typed?", Directions(), Nothing())
-    assert screen.join(np.arange(2), relevance, []) == (pytest.approx(relevance), ["", ""])
-    assert screen.join(np.arange(1), relevance[:1], ["cup"]) == (pytest.approx([0.5]), ["cup"])
+    assert screen.join(np.arange(2), relevance, [])[:2] == (pytest.approx(relevance), ["", ""])
+    assert screen.match_strength().verdict == "none"
+    assert screen.join(np.arange(1), relevance[:1], ["cup"])[:2] == (pytest.approx([0.5]), ["cup"])
 
 
 class Look:
@@ -243,12 +249,12 @@ def test_text_on_screen_is_found(station, tmp_path, warm_tags_store):
     ranking = mec.rank(station, QUESTION)
     assert 20 <= ranking.seconds[0] < 25
     assert ranking.cues["relevance"][0] > 0.5
-    assert ranking.labels(1) == 'reads "ORIENT EXPRESS"'
+    assert ranking.reasons[0] == 'reads "ORIENT EXPRESS"'
     assert "text on screen by ocr 2, rapidocr" in ranking.scorer
-    assert ranking.stats.match is None, "labels cannot judge what is written"
+    assert ranking.stats.match == MatchStrength(1.0, "strong"), "the line read judges, not labels"
     assert ranking.scorer == mec.scoring_name(mec.session.open(station), QUESTION)
     ranking.save(tmp_path / "r.json")
-    assert Ranking.load(tmp_path / "r.json").labels(1) == 'reads "ORIENT EXPRESS"'
+    assert Ranking.load(tmp_path / "r.json").reasons[0] == 'reads "ORIENT EXPRESS"'
     seen = mec.rank(station, "When is the train seen?")
     assert "ocr" not in seen.scorer
 

@@ -98,7 +98,7 @@ def test_logistic_calibration_takes_scores_of_any_range(capsys, clip, tmp_path):
     assert (code, "--calibration logistic" in err) == (2, True)
     code, out, _ = run(capsys, *asked, "--calibration", "logistic", "-o", tmp_path / "ranking.json")
     assert code == 0
-    assert "(logistic, relative to the video)" in out
+    assert "(compares frames of this video)" in out
     with pytest.raises(ScorerError, match="scores must be finite"):
         TableScorer({0: np.inf}, calibration="logistic")
 

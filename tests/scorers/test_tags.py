@@ -159,8 +159,8 @@ def test_calibration_is_a_named_choice(tag_scorer, warm_tags_store):
     encoded = mapped.encode(pictures(np.random.default_rng(4), 12, mapped))
     one, other = (s.match(encoded, "a cat", reference=encoded) for s in (mapped, plain))
     assert (np.argsort(one, kind="stable") == np.argsort(other, kind="stable")).all()
-    assert mapped.relevance == "logistic, relative to the video"
-    assert plain.relevance == "sigmoid of the summed standard deviations, relative to the video"
+    assert mapped.relevance == "compares frames of this video"
+    assert plain.relevance == "compares frames of this video, without calibration"
 
 
 def test_a_long_question_is_cut_and_said_so(tag_scorer):
@@ -245,6 +245,26 @@ def test_none_where_the_detector_would_have_seen_it(tag_scorer):
     assert verdict("Where is the giraffe?", giraffe=0.9) != "none"
     assert verdict("When is the dog there?", standard_poodle=0.9) != "none", "a poodle is a dog"
     assert verdict("What are human rights?", person=0.95) != "strong", "people are in most videos"
+
+
+def test_a_verdict_by_hand(tag_scorer):
+    """Strong: the mean confidence in the words, 0 for unknown ones, is 0.15 or more."""
+
+    def strength(question, **seen):
+        return tag_scorer.match_strength(what_is_seen(tag_scorer, **seen), question)
+
+    assert strength("When is the cup wet?", cup=0.9).verdict == "strong", "0.9 / 2"
+    six = strength("When is the cup bright, wet, cheap, tall, narrow and round?", cup=0.9)
+    assert six.value >= 0.8, "the same evidence"
+    assert (six.verdict, six.there) == ("weak", ("cup",)), "0.9 / 7"
+    assert six.words.startswith("there seems to be a cup, but the scorer cannot tell which of its moments (")
+    assert strength("Where is the cup?", cup=0.15).verdict == "none", "below every level"
+    assert strength("Where is the bottle?", bottle=0.25).verdict == "weak", (
+        "below the detector's 0.3, not absent"
+    )
+    assert strength("Where is the giraffe?", giraffe=0.74).verdict == "none", "0.84 for large animals"
+    assert strength("Where is the red cup?").verdict == "weak", "a colour may be seen"
+    assert strength("What are human rights?", person=0.95).verdict == "weak", "people do not count here"
 
 
 def test_the_labels_with_the_largest_share_of_the_score_are_the_reason(tag_scorer):

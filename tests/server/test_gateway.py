@@ -9,6 +9,7 @@ import threading
 from contextlib import closing, suppress
 from http.client import HTTPConnection
 from itertools import pairwise
+from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -17,7 +18,9 @@ from PIL import Image
 
 from framenest.lmm.prompt import OTHERWISE
 from framenest.processes import own_memory
-from framenest.server.conversation import MAX_QUESTION_CHARS
+from framenest.protocols import GUESS, MatchStrength
+from framenest.server.conversation import MAX_QUESTION_CHARS, ShownTurn
+from framenest.server.gateway import match_header
 from framenest.server.server_settings import MIB
 from local_http import local_http
 from media import number_in, numbered_video
@@ -131,8 +134,23 @@ def test_a_video_of_any_kind_becomes_frames_with_their_times(server, behind, med
     assert len(frames) == 4
     assert message["content"][-1] == QUESTION
     times = [float(time) for time in response.headers["framenest-times"].split(",")]
+    assert response.headers["framenest-evidence"] in [
+        f"{count}/{len(times)}" for count in range(len(times) + 1)
+    ]
     assert times == [round(frame / 25, 2) for frame in frames]
     assert response.headers["framenest-ranking"].startswith(f"{server.url}/#")
+
+
+def test_a_guess_is_told_in_a_header():
+    matches = {
+        "a": MatchStrength(0.9, "strong"),
+        "b": MatchStrength(0.3, "cannot tell", (), ("unicorn",)),
+        "c": None,
+    }
+    rankings = SimpleNamespace(get=lambda id_: SimpleNamespace(stats=SimpleNamespace(match=matches[id_])))
+    turn = ShownTurn([], [*matches], 4, False, "", "", {})
+    assert match_header(rankings, turn) == {"framenest-match": f"strong (0.90); cannot tell: {GUESS}"}
+    assert match_header(rankings, turn._replace(rankings=["c"])) == {}
 
 
 def test_what_is_no_video_passes_unchanged(server, behind, clip_data):
@@ -224,8 +242,8 @@ def test_the_same_data_is_stored_once_and_the_same_address_fetched_once(serve, b
 
 
 @pytest.mark.parametrize(("address", "told"), [
-    ("https://example.org/kiln.mp4", "hosts that the server was told to allow"),
-    ("ftp://example.org/kiln.mp4", "hosts that the server was told to allow"),
+    ("https://example.org/kiln.mp4", "hosts that it was told to allow"),
+    ("ftp://example.org/kiln.mp4", "hosts that it was told to allow"),
     ("file:///etc/passwd", "outside the folder"),
     ("framenest://0123456789abcdef", "no such video"),
     ("kiln.mp4", "no such video"),

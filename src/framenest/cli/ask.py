@@ -14,6 +14,7 @@ from framenest.lmm.messages import check_style
 from framenest.method.mec import rank_request
 from framenest.method.ranking import Ranking
 from framenest.rank_request import LookFor, RankRequest
+from framenest.scorers import advice
 from framenest.selectors import load_selector
 from framenest.selectors.built_in import MecSelector
 from framenest.selectors.selection import Selection
@@ -82,6 +83,9 @@ def ask(
                 opening=opening,
             )
             selected = _select(selector, request, session, opened, budgets)
+        if isinstance(selected, Ranking):
+            for line in advice(selected.scorer, question, selected.stats.match, common.local):
+                note(line)
         if output is not None:
             selected.save(output)
         try:

@@ -14,7 +14,7 @@ from framenest.cache.files import write_atomic
 from framenest.cli import options as opt
 from framenest.cli.options import argument, command, option
 from framenest.cli.printing import note, out, print_table, say, table
-from framenest.config import RelevanceText, ScorerConfig
+from framenest.config import DEFAULT_PRESET, RelevanceText, ScorerConfig
 from framenest.evaluation.grounded_questions import (
     QUESTION_READERS,
     GroundedQuestion,
@@ -71,7 +71,7 @@ def recall(
     questions: str = argument(),
     selectors: opt.SelectorNames = option(
         "Selectors to compare; mec:residual and mec:horizon=64 are MEC with a preset or settings.",
-        default="mec,uniform,top-k,aks,wfs-sb",
+        default="mec:residual,mec,uniform,top-k,aks,wfs-sb",
     ),
     budgets: opt.Budgets = option("Frame budgets to measure at.", default="4,8,16,32,64,128,256"),
     seeds: opt.Count = option("Seeds of noisy-truth's noise to average over.", default=1),
@@ -128,6 +128,9 @@ def _print_recall(result: dict[str, Any]) -> None:
     print_rows(hits)
     out.print(f"[dim]at K={budgets[-1]}, and per question for all budgets[/]")
     print_rows(rest)
+    labels = {"mec": "the paper's rule", f"mec:{DEFAULT_PRESET}": "the default of `rank`"}
+    if named := "; ".join(f"{name} is {label}" for name, label in labels.items() if name in selectors):
+        out.print(f"[dim]{named}[/]")
     ranges = (one[k]["hit_high"] - one[k]["hit_low"] for one in selectors.values() for k in budgets)
     note(f"95 % intervals reach up to ±{max(ranges) / 2:.2f}; smaller differences mean little")
 

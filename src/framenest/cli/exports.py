@@ -70,13 +70,12 @@ def show(
 def _print_ranking_csv(ranking: Ranking, count: int) -> None:
     columns: dict[str, Any] = {"evidence": ranking.evidence, **ranking.cues, **ranking.terms}
     write = csv.writer(out.file, lineterminator="\n").writerow
-    labels = ["seen"] if ranking.pool.labels else []
-    write(["rank", "frame", "seconds", "from", *columns, *labels])
+    write(["rank", "frame", "seconds", "from", *columns, "role", "reason"])
     for i in range(count):
         origin = "zoom" if ranking.is_zoom[i] else "probe"
+        why = ranking.roles[i], ranking.reasons[i]
         values = (f"{float(column[i]):.6g}" for column in columns.values())
-        shown = [ranking.labels(i + 1) for _ in labels]
-        write([i + 1, int(ranking.frames[i]), f"{ranking.seconds[i]:.3f}", origin, *values, *shown])
+        write([i + 1, int(ranking.frames[i]), f"{ranking.seconds[i]:.3f}", origin, *values, *why])
 
 
 @command()

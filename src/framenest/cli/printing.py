@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
-import textwrap
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from click import get_current_context
 from numpy.typing import NDArray
 from rich import box
@@ -26,8 +23,8 @@ from framenest.lmm.ask import Reply, Step
 from framenest.lmm.client import Kind
 from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
-from framenest.method.ranking import HEARD, Ranking
-from framenest.report.document import reasons
+from framenest.method.ranking import Ranking
+from framenest.protocols import GUESS
 from framenest.text import clock, harmless, harmless_json
 
 NOTED = (CacheWarning, ScorerWarning)
@@ -191,7 +188,6 @@ def print_reply(reply: Reply) -> None:
 
 NO_MATCH_NOTE = "nothing in this video clearly matches the question; these are the best frames"
 TOP = 8  # ranks to print unless -k says otherwise
-CANNOT_TELL_NOTE = "the scorer knows no word of the question, so the ranking is a guess; see what frames show"
 WIDE_GAP = 5.0  # seconds between probes above which to suggest --max-gap
 
 
@@ -209,9 +205,10 @@ def print_ranking(ranking: Ranking, prefixes: Sequence[Prefix], *, scores: bool,
         return
     if not out.brief:
         _print_facts(ranking, whole=scores)
-        rows = table("rank", "time", "reason", texts=["reason"])
+        rows = table("rank", "time", "role", "reason", texts=["role", "reason"])
         for row in ranks:
-            rows.add_row(str(row["rank"]), clock(row["seconds"]), escape(row["reason"]))
+            role = row["role"] if row["role"] == "context" else f"[green]{row['role']}[/]"
+            rows.add_row(str(row["rank"]), clock(row["seconds"]), role, escape(row["reason"]))
         print_table(rows)
         if scores:
             _print_scores(ranking, len(ranks))
@@ -220,17 +217,10 @@ def print_ranking(ranking: Ranking, prefixes: Sequence[Prefix], *, scores: bool,
 
 
 def _ranks(ranking: Ranking, count: int) -> list[dict[str, Any]]:
-    """The first ranks. A reason is what was seen and, if it matches, said; else why the rule chose it."""
-    because = [re.sub(r"^Chosen (\w+ )?because |\.$", "", sentence) for sentence in reasons(ranking)]
-    rows = []
-    for i in range(count):
-        words = ""
-        if ranking.cues.get("speech", np.zeros(count))[i] >= HEARD:
-            words = f"“{textwrap.shorten(ranking.said(i + 1), 60, placeholder=' …')}”"
-        frame, second = int(ranking.frames[i]), float(ranking.seconds[i])
-        reason = " · ".join(filter(None, (ranking.labels(i + 1), words))) or "".join(because[i : i + 1])
-        rows.append({"rank": i + 1, "seconds": second, "frame": frame, "reason": reason})
-    return rows
+    """The first ranks, each with its role and its reason."""
+    columns = (ranking.seconds.tolist(), ranking.frames.tolist(), ranking.roles, ranking.reasons)
+    names = ("rank", "seconds", "frame", "role", "reason")
+    return [dict(zip(names, row, strict=True)) for row in zip(range(1, count + 1), *columns, strict=False)]
 
 
 def _print_facts(ranking: Ranking, *, whole: bool) -> None:
@@ -277,8 +267,8 @@ def _notes(ranking: Ranking) -> Iterator[str]:
         yield f"{dropped} frames could not be decoded, nor any frame near them"
     if ranking.unmatched:
         yield NO_MATCH_NOTE
-    if stats.match is not None and stats.match.verdict == "cannot tell":
-        yield CANNOT_TELL_NOTE
+    if stats.match is not None and stats.match.is_guess:
+        yield GUESS
     if stats.largest_gap_seconds > WIDE_GAP:
         gap = f"{stats.largest_gap_seconds:.0f} s"
         yield f"probes are up to {gap} apart; --max-gap {WIDE_GAP:g} looks more closely, but takes longer"
@@ -320,6 +310,8 @@ def _print_scores(ranking: Ranking, count: int) -> None:
 def print_prefix(prefix: Prefix) -> None:
     """Print the times of a budget's frames, in order, on a line of their own that can be copied."""
     if not out.brief:
+        if prefix.roles_text:
+            say(prefix.roles_text)
         short = ", all candidates of this short video" if prefix.complete else ""
         out.print(f"[dim]{len(prefix)} frames in time order{short}:[/]", soft_wrap=True)
     say(" ".join(clock(float(second)) for second in prefix.seconds))

@@ -238,7 +238,7 @@ def _print_selections(specs: Sequence[str], names: Sequence[str], selections: Se
 
 
 def _print_comparison(labels: Sequence[str], selections: Sequence[Selection]) -> None:
-    headings = ("selector", "K", "frames", "looked at", "seconds", "largest gap", "also in first")
+    headings = ("selector", "K", "frames", "looked at", "largest gap", "also in first")
     rows = table(*headings, texts=["selector"])
     for label, selection in zip(labels, selections, strict=True):
         for budget, prefix in selection.prefixes.items():
@@ -248,7 +248,6 @@ def _print_comparison(labels: Sequence[str], selections: Sequence[Selection]) ->
                 str(budget),
                 str(len(prefix)),
                 f"{selection.stats.get('candidates', 0):,}",
-                f"{selection.stats.get('wall_seconds', 0.0):.2f}",
                 f"{100 * prefix.largest_gap:.0f} %",
                 str(len(set(first) & set(prefix.frames.tolist()))),
             )

@@ -21,7 +21,7 @@ from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import CandidatePool, Ranking, Stats
 from framenest.progress import ShowProgress
-from framenest.protocols import Scorer, Store
+from framenest.protocols import MatchStrength, Scorer, Store
 from framenest.rank_request import Budget, LookFor, RankRequest
 from framenest.scorers.feature_store import Features, finish_writes
 from framenest.scorers.ocr import ScreenText
@@ -148,8 +148,6 @@ class MEC:
 
             # The candidate pool.
             scored = scoring.reranked(scored.join(scoring.zoomed(zoomed)))
-            judged = texts[1:] if scoring.screen and scoring.screen.decides else texts  # not what is written
-            strengths = [features.match_strength(probes, text) for text in judged]
             pool = CandidatePool(
                 video=decoder.info,
                 question=question,
@@ -167,6 +165,7 @@ class MEC:
                 look_for=described,
                 matches=scored.matches if described else {},
                 transcript=scoring.transcript,
+                certainty=scored.certainty,
                 labels=tuple(scored.labels.tolist()),
             )
 
@@ -182,7 +181,7 @@ class MEC:
             substitutes=(*map(tuple, index.substitutes.tolist()), *substitutes),
             decoded=features.decoded - decoded,
             seconds=session.timing.since(began),
-            match=max(filter(None, strengths), key=lambda one: one.order, default=None),
+            match=max(filter(None, scoring.strengths()), key=lambda one: one.order, default=None),
         )
         return Ranking(pool, ordered.order, ordered.terms, stats)
 
@@ -293,6 +292,8 @@ class _Scored:
     matches: dict[str, NDArray[np.float32]]
     appearance: NDArray[np.float32]
     blank: NDArray[np.bool_]
+    certainty: NDArray[np.float32]
+    """Of each frame, the surest text; or none at all."""
     labels: NDArray[np.object_]
     """Of each frame, or none at all."""
 
@@ -326,6 +327,7 @@ class _Scoring:
         decoder = features.decoder
         self.transcript, self.speech = session.heard(decoder, *index.span)
         self.screen: ScreenText | None = None
+        self._strengths = [features.match_strength(probes, text) for text in texts]
         self.spoken = NO_FRAMES
         """The frames of the passage that answers the question; none if no passage does."""
         self._cues: dict[str, SpokenText] = {}
@@ -336,6 +338,12 @@ class _Scoring:
             self._cues["speech"] = SpokenText(self.speech, self._question, decoder.seconds)
             first, last = index.window
             self.spoken = first + self.speech.on_screen(decoder.seconds[first : last + 1], self._question)
+
+    def strengths(self) -> list[MatchStrength | None]:
+        """How strongly the probes match each text; what is written decides where it is asked for."""
+        if self.screen is None:
+            return self._strengths
+        return [self.screen.match_strength(), *self._strengths[1:]]
 
     def probes(self) -> _Scored:
         """The index knows their change and observability."""
@@ -363,13 +371,18 @@ class _Scoring:
         by_text = [video.labels(features, text, self._probes) for text in self._texts]
         best = np.argmax(matches, axis=0)  # a reason is that of the text that matches best
         labels = [by_text[which][row] for row, which in enumerate(best)] if all(by_text) else []
+        graded = self._strengths[0] is not None and video.is_relative
+        sure = [video.certainty(features, text) for text in self._texts if text is not None] if graded else []
         if self.screen is not None:
-            matches[0], labels = self.screen.join(frames, matches[0], labels)
+            matches[0], labels, certain = self.screen.join(frames, matches[0], labels)
+            sure[:1] = [certain]
         cues = {"relevance": noisy_or(matches), "change": changed, "observability": observable}
         cues |= {name: cue.cue(frames) for name, cue in self._cues.items()}
         of_texts = {text: match for text, match in zip(self._texts, matches, strict=True) if text}
         looks_blank = blank(features.thumbnails)
-        return _Scored(frames, cues, of_texts, appearance, looks_blank, np.array(labels, dtype=object))
+        reasons = np.array(labels, dtype=object)
+        certainty = np.max(sure, axis=0) if sure else np.zeros(0, dtype=np.float32)
+        return _Scored(frames, cues, of_texts, appearance, looks_blank, certainty, reasons)
 
     def reranked(self, scored: _Scored) -> _Scored:
         """The same, with the relevance of a second pass over the best; unchanged without a reranker."""
@@ -423,6 +436,8 @@ def rank(
     >>> rank("kiln.mp4", "What happens after firing?", 2, scorer="table:scores.csv").frames
     array([  8, 159])
     """
+    if other := {"budget", "budgets", "frames", "n"} & settings.keys():
+        raise ConfigError(f"there is no setting {min(other)!r}; did you mean 'k'?")
     if settings.get("config") is None:
         settings.setdefault("preset", DEFAULT_PRESET)
     mec = MEC(**settings)

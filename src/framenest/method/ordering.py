@@ -212,18 +212,6 @@ class PaperRule:
             parts.append(UtilityPart(term.name, term.about, terms[term.name], weights[term.name]))
         return parts
 
-    def because(self, parts: list[UtilityPart], terms: Mapping[str, Floats], rank: int, asked: bool) -> str:
-        """Why a rank from 2 on was chosen, in one sentence. asked: whether there was a question."""
-        reasons = {
-            "evidence": "it matches the question" if asked else "much changes there and it is well visible",
-            "coverage": "it is far in time from the frames before it",
-            "diversity": "it looks different from the frames before it",
-        }
-        shares = [
-            part.values[rank - 1] * part.weights[rank - 1] for part in parts if part.weights is not None
-        ]
-        return f"Chosen mainly because {reasons[parts[int(np.argmax(shares))].name]}."
-
 
 def still_on(distance: Floats, shortest: float, longest: float) -> Floats:
     """κ_t: the probability that an event seen at one moment is still on at another.
@@ -411,17 +399,6 @@ class ResidualRule:
                 1.0 - terms["same_look"],
             ),
         ]
-
-    def because(self, parts: list[UtilityPart], terms: Mapping[str, Floats], rank: int, asked: bool) -> str:
-        _, event, look = (float(part.values[rank - 1]) for part in parts)
-        shown_by = int(terms["shown_by"][rank - 1])
-        if not shown_by or 1 - event * look < 0.005:
-            return "Chosen because no earlier rank shows its evidence."
-        how = "same look" if look < event else "near in time"
-        new, other = 100 * event * look, f"rank {shown_by} ({how})"
-        if new < 50:
-            return f"Chosen because it adds the most; {other} shows {100 - new:.0f} % of its evidence."
-        return f"Chosen because {new:.0f} % of its evidence is new; {other} shows the rest."
 
 
 RULES: dict[str, PaperRule | ResidualRule] = {"paper": PaperRule(), "residual": ResidualRule()}

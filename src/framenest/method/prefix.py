@@ -48,6 +48,7 @@ class Prefix:
         why: why a selector chose fewer than `budget` frames.
         question, scorer, match: those of the ranking (`Ranking.question`, `Ranking.scorer`, `Stats.match`);
             None and "" for other selectors and prefixes read from a file.
+        roles, reasons: of each frame, as in `Ranking.roles` and `Ranking.reasons`; empty likewise.
 
     >>> for rank, second, frame in ranking.prefix(2):
     ...     print(f"rank {rank}: frame {frame} at {second:.2f} s")
@@ -65,6 +66,8 @@ class Prefix:
     question: str | None = None
     scorer: str = ""
     match: MatchStrength | None = None
+    roles: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -168,7 +171,23 @@ class Prefix:
         """Some of the frames, by their places here: (n,) ascending numbers or (K,) booleans."""
         ranks = None if self.ranks is None else self.ranks[places]
         frames, seconds = self.frames[places], self.seconds[places]
-        return replace(self, frames=frames, seconds=seconds, ranks=ranks, complete=False, why="")
+        kept = [np.array(of)[places].tolist() if of else () for of in (self.roles, self.reasons)]
+        roles, reasons = map(tuple, kept)
+        chosen = replace(self, frames=frames, seconds=seconds, ranks=ranks, roles=roles, reasons=reasons)
+        return replace(chosen, complete=False, why="")
+
+    @property
+    def roles_text(self) -> str:
+        """How many frames match the question, for people; empty without a question or roles.
+
+        >>> ranking.prefix(8).roles_text
+        '8 of 8 frames match the question, 0 add context'
+        """
+        if self.question is None or not self.roles:
+            return ""
+        matching, others = self.roles.count("evidence"), self.roles.count("context")
+        match, add = "matches" if matching == 1 else "match", "adds" if others == 1 else "add"
+        return f"{matching} of {len(self)} frames {match} the question, {others} {add} context"
 
     @property
     def largest_gap(self) -> float:

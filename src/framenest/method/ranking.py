@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -60,6 +62,12 @@ class Stats:
 
 HEARD = 0.5
 """From this value of the speech cue on, the transcript is about the question."""
+MATCHING_RELEVANCE, MATCHING_CERTAINTY = 0.5, 0.25
+"""Of a frame that matches the question, at least."""
+SAID_LETTERS = 60  # shown of what is said
+EDGE_SHARE = 0.02  # of the time that was looked at: its beginning, and its end
+REPEATED_SHARE = 0.5  # of a frame's evidence that a better rank shows: it repeats an event
+Role = Literal["evidence", "context"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +92,8 @@ class CandidatePool:
         matches: (n,) float32 each, the relevance of the question and of each description; empty without
             descriptions.
         transcript: the transcript, or what is wrong with it; None if there is none.
+        certainty: (n,) float32, how surely each frame matches, comparable across videos; empty if the scorer
+            cannot tell.
         labels: n lines, why each frame matches ("coffee mug 0.81", 'reads "The end"'), "" if nothing speaks
             for it; no lines if nothing gives reasons.
     """
@@ -104,6 +114,7 @@ class CandidatePool:
     look_for: LookFor | None = None
     matches: Cues = field(default_factory=dict)
     transcript: Transcript | None = None
+    certainty: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     labels: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -174,13 +185,56 @@ class Ranking:
         lines = self.transcript.around(float(self.seconds[rank - 1]), REACH) if self.transcript else []
         return " ".join(line.text for line in lines)
 
-    def labels(self, rank: int) -> str:
-        """Why the frame of a rank, from 1, matches; empty if nothing says so.
+    @cached_property
+    def roles(self) -> tuple[Role, ...]:
+        """By rank: "evidence" if the frame matches the question, else "context".
 
-        >>> ranking.labels(1)
-        ''
+        It matches if the video does, its relevance is high and the scorer, if it can tell, is not unsure; or
+        if what is said there is about the question.
         """
-        return self.pool.labels[self.order[rank - 1]] if self.pool.labels else ""
+        cues, nothing = self.cues, np.zeros(len(self))
+        certainty, match = self.pool.certainty, self.stats.match
+        matches = cues.get("relevance", nothing) >= MATCHING_RELEVANCE
+        if len(certainty):
+            matches &= certainty[self.order] >= MATCHING_CERTAINTY
+        if match is not None and match.verdict in ("none", "cannot tell"):
+            matches[:] = False
+        matches |= cues.get("speech", nothing) >= HEARD
+        return tuple("evidence" if yes else "context" for yes in matches.tolist())
+
+    @cached_property
+    def reasons(self) -> tuple[str, ...]:
+        """Why each rank is here: what made its relevance, or what it adds as context.
+
+        Example::
+
+            ranking.reasons[0]  # 'relevance 1.00'
+        """
+        cues, seconds, labels = self.cues, self.seconds, self.pool.labels
+        nothing, reasons = np.zeros(len(self)), list[str]()
+        event, by = (self.terms.get(name, nothing) for name in ("same_event", "shown_by"))
+        first, last = float(self.pool.seconds[0]), float(self.pool.seconds[-1])
+        near = EDGE_SHARE * (last - first)
+        for place, (role, second) in enumerate(zip(self.roles, seconds.tolist(), strict=True)):
+            if role == "evidence":
+                heard = "speech" in cues and cues["speech"][place] >= HEARD
+                words = f"“{shorten(self.said(place + 1), SAID_LETTERS, placeholder=' …')}”" if heard else ""
+                seen = labels[self.order[place]] if labels else ""
+                reason = (
+                    " · ".join(filter(None, (seen, words))) or f"relevance {cues['relevance'][place]:.2f}"
+                )
+            elif not place:
+                reason = "the most evidence" if self.question is None else "the best guess"
+            elif second <= first + near:
+                reason = "the beginning"
+            elif second >= last - near:
+                reason = "the end"
+            elif by[place] and event[place] >= REPEATED_SHARE:
+                reason = f"again what rank {by[place]:.0f} shows"
+            else:
+                reason = f"{np.abs(seconds[:place] - second).min():.1f} s from the nearest chosen frame"
+            reasons.append(reason)
+        return tuple(reasons)
 
     @property
     def frames(self) -> NDArray[np.int64]:
@@ -246,7 +300,10 @@ class Ranking:
         chosen = self.order[ranks]
         frames, seconds = self.pool.frames[chosen], self.pool.seconds[chosen]
         known = (self.question, self.scorer, self.stats.match)
-        return Prefix(self.video, budget, frames, seconds, ranks + 1, budget > len(self), "", *known)
+        roles = tuple(self.roles[i] for i in ranks)
+        reasons = tuple(self.reasons[i] for i in ranks)
+        complete = budget > len(self)
+        return Prefix(self.video, budget, frames, seconds, ranks + 1, complete, "", *known, roles, reasons)
 
     def to_json(self) -> dict[str, Any]:
         pool = self.pool
@@ -266,6 +323,7 @@ class Ranking:
                 "anchors": list(pool.anchors),
                 **{name: _plain(getattr(pool, name)) for name in _POOL_COLUMNS},
                 "cues": {name: _plain(cue) for name, cue in pool.cues.items()},
+                **({"certainty": _plain(pool.certainty)} if len(pool.certainty) else {}),
                 **({"seen": list(pool.labels)} if pool.labels else {}),
             },
         }
@@ -283,9 +341,9 @@ class Ranking:
         places = zip(self.frames.tolist(), self.seconds.tolist(), self.is_zoom.tolist(), strict=True)
         return [
             {"rank": i + 1, "frame": frame, "seconds": seconds, "from": "zoom" if zoom else "probe"}
+            | {"role": self.roles[i], "reason": self.reasons[i]}
             | {name: values[i] for name, values in columns.items()}
             | ({"said": self.said(i + 1)} if self.transcript else {})
-            | ({"seen": self.labels(i + 1)} if self.pool.labels else {})
             for i, (frame, seconds, zoom) in enumerate(places)
         ]
 
@@ -293,6 +351,10 @@ class Ranking:
     def from_json(cls, data: Mapping[str, Any]) -> Ranking:
         """Read what `to_json` wrote; BadField names the first wrong field."""
         file = convert(data, RankingFile)
+        settings = file.config.to_json()
+        for part, given in data["config"].items():
+            if unknown := given.keys() - settings.get(part, {}).keys() if part in settings else {part}:
+                raise BadField(f"config.{part} has an unknown setting: {min(unknown)}")
         video, pool = replace(file.video, from_file=True), file.pool
         video.check_frames(pool.frames, pool.seconds, "pool", "candidates")
         count = len(pool.frames)
@@ -303,8 +365,9 @@ class Ranking:
             raise BadField(f"pool.anchors must be below {video.num_frames}, the frames of the video")
         check_length(pool.is_zoom, count, "pool.is_zoom", "candidates")
         check_length(pool.evidence, count, "pool.evidence", "candidates")
-        if pool.seen:
-            check_length(pool.seen, count, "pool.seen", "candidates")
+        for name in ("certainty", "seen"):
+            if column := getattr(pool, name):
+                check_length(column, count, f"pool.{name}", "candidates")
         look_for = None if file.look_for is None else convert(file.look_for, LookFor, "look_for")
         matches = {} if file.look_for is None else file.look_for.get("relevance", {})
         return cls(
@@ -325,6 +388,7 @@ class Ranking:
                 look_for=look_for,
                 matches=_float_columns(matches, count, "look_for.relevance"),
                 transcript=file.transcript,
+                certainty=np.array(pool.certainty, dtype=np.float32),
                 labels=pool.seen,
             ),
             np.array(_positions(file), dtype=np.int64),
@@ -368,6 +432,7 @@ class PoolFields(msgspec.Struct):
     cues: dict[CueName, Any]
     active: tuple[Whole, ...]
     anchors: tuple[Whole, ...]
+    certainty: tuple[Number, ...] = ()
     seen: tuple[str, ...] = ()
 
 
@@ -380,7 +445,6 @@ class RankFields(msgspec.Struct):
     origin: str = msgspec.field(name="from")
     evidence: Number
     said: str | None = None
-    seen: str | None = None
 
 
 class RankingFile(msgspec.Struct):
@@ -416,7 +480,18 @@ def _positions(file: RankingFile) -> list[int]:
 
 
 def _terms(file: RankingFile) -> dict[str, NDArray[np.float64]]:
-    known = {"rank", "frame", "seconds", "from", "evidence", "said", "seen", *file.pool.cues}
+    known = {
+        "rank",
+        "frame",
+        "seconds",
+        "from",
+        "evidence",
+        "said",
+        "seen",
+        "role",
+        "reason",
+        *file.pool.cues,
+    }
     return {
         name: np.array(
             [convert(row.get(name), Number, f"ranks[{i}].{name}") for i, row in enumerate(file.ranks)]

@@ -12,6 +12,7 @@ from framenest.frames import Pixels
 from framenest.method.prefix import Prefix
 from framenest.text import clock
 
+EVIDENCE = "#1a7f37"
 RANK, INK, FAINT, PAPER = "#be3c1e", "#181c21", "#697078", "#fafaf8"
 SHEET_TILE, SHEET_GAP, SHEET_CAPTION = 320, 12, 30
 """Of a contact sheet, in pixels: the width of a tile, the space between tiles, the height of a caption."""
@@ -30,7 +31,7 @@ def contact_sheet(
     Args:
         prefix: the frames, with their ranks and times.
         images: one (h, w, 3) image per frame, in the order of prefix.frames.
-        title: a heading, such as the question.
+        title: a heading, such as the question; how many frames match it, which have a frame, follows.
         columns: the number of columns.
         labels: one per frame; by default "frame" and its number.
 
@@ -41,6 +42,8 @@ def contact_sheet(
     tile = (SHEET_TILE, max(1, round(SHEET_TILE * height / width)))
     columns = min(columns, len(images))
     page_width = columns * (SHEET_TILE + SHEET_GAP) + SHEET_GAP
+    if prefix.roles_text:
+        title = f"{title or prefix.question} · {prefix.roles_text.replace(',', ' (framed),')}"
     heading = textwrap.wrap(title, width=max(20, page_width // 11)) if title else []
     top = SHEET_GAP + 30 * len(heading) + (SHEET_GAP // 2 if heading else 0)
     rows = math.ceil(len(images) / columns)
@@ -56,6 +59,8 @@ def contact_sheet(
             top + row * (tile[1] + SHEET_CAPTION + SHEET_GAP),
         )
         page.paste(ImageOps.pad(Image.fromarray(pixels), tile, Image.Resampling.LANCZOS, PAPER), (x, y))
+        if prefix.roles and prefix.roles[place] == "evidence":
+            draw.rectangle((x - 4, y - 4, x + SHEET_TILE + 3, y + tile[1] + 3), outline=EVIDENCE, width=4)
         below = y + tile[1] + 5
         if rank is not None:
             draw.text((x, below), f"#{rank}", fill=RANK, font=small)

@@ -16,7 +16,6 @@ from framenest.frames import VideoInfo
 from framenest.method.index import segments
 from framenest.method.ordering import RULES
 from framenest.method.ranking import CandidatePool, Ranking
-from framenest.scorers.speech import ANSWERS
 from framenest.selectors.selection import Selection
 
 REPORT_FORMAT = 1
@@ -68,7 +67,7 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
     pool, index = ranking.pool, ranking.config.index
     end = ranking.video.duration if index.end is None else min(index.end, ranking.video.duration)
     columns: dict[str, NDArray[Any]] = {**ranking.cues, "evidence": ranking.evidence, **ranking.terms}
-    entry = {
+    entry: dict[str, Any] = {
         "kind": "ranking",
         "selector": "mec",
         "question": ranking.question,
@@ -84,10 +83,12 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
         "curves": _curves(ranking),
         "active": _active(ranking),
         "anchors": list(pool.anchors),
+        "roles": ranking.roles,
+        "reasons": ranking.reasons,
         "stats": _stats(ranking.stats.to_json()),
     }
-    if pool.labels:
-        entry["seen"] = [ranking.labels(i + 1) for i in range(len(ranking))]
+    if ranking.stats.match is not None:
+        entry["stats"]["match"]["words"] = ranking.stats.match.words
     if ranking.transcript:
         entry["said"] = [ranking.said(i + 1) for i in range(len(ranking))]
     return entry
@@ -147,7 +148,7 @@ def _rounded(values: NDArray[Any]) -> list[float]:
 
 
 def _rule(ranking: Ranking) -> dict[str, Any]:
-    """How the rule explains itself and every rank; without parts if the file lacks its terms."""
+    """How the rule explains itself; without parts if the file lacks its terms."""
     config, terms = ranking.config.ranking, ranking.terms
     rule = RULES[config.rule]
     named = {term.name: term for term in rule.terms if term.name in terms}
@@ -166,25 +167,7 @@ def _rule(ranking: Ranking) -> dict[str, Any]:
             }
             for part in parts
         ],
-        "because": reasons(ranking),
     }
-
-
-def reasons(ranking: Ranking) -> list[str]:
-    """Why the rule chose each rank, one sentence each; empty if the file lacks the rule's terms.
-
-    >>> reasons(ranking)[0]
-    'Chosen first because it has the most evidence.'
-    """
-    rule, terms = RULES[ranking.config.ranking.rule], ranking.terms
-    if any(term.name not in terms for term in rule.terms):
-        return []
-    parts = rule.parts(ranking.evidence.astype(np.float64), terms, ranking.config.ranking)
-    relevant = ranking.config.discovery.relevance_weight > 0
-    later = [rule.because(parts, terms, rank, relevant) for rank in range(2, len(ranking) + 1)]
-    if (ranking.cues.get("speech", np.zeros(0))[2:3] >= ANSWERS).any():
-        later[1] = "Chosen because what is said there answers the question."
-    return ["Chosen first because it has the most evidence.", *later]
 
 
 def _active(ranking: Ranking) -> list[list[float]]:

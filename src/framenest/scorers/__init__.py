@@ -19,7 +19,8 @@ from framenest.frames import FrameBatch
 from framenest.models import CATALOGUE, entry_of, locate
 from framenest.plugins import load_plugin, package, plugins
 from framenest.processes import has_gpu
-from framenest.protocols import Progress, Scorer, ScorerLoader
+from framenest.protocols import GUESS, MatchStrength, Progress, Scorer, ScorerLoader
+from framenest.text import size_text
 
 SCORERS = "framenest.scorers"
 BEST_FIRST = ("blip2", "siglip2", "onnx", "onnx-fast", "clip", "tags")
@@ -129,6 +130,29 @@ def best_to_fetch() -> tuple[str, str]:
     if has_gpu():
         return "blip2", "this machine has a GPU: image-text matching, as in the paper"
     return "onnx", "this machine has no GPU: SigLIP 2 as ONNX, the best one for a CPU"
+
+
+def advice(
+    scorer: str, question: str | None, match: MatchStrength | None, store: DirectoryStore
+) -> list[str]:
+    """What to tell of a match that is weak or unknown: that it is a guess, and the next step of this machine.
+
+    scorer: its name and version.
+    """
+    if match is None or match.verdict in ("strong", "none"):
+        return []
+    lines = [GUESS] if match.is_guess else []
+    if scorer.startswith("tags "):
+        from framenest.scorers.question_text import COMMON
+
+        words = (question or "").casefold().split()
+        if len(words) > 2 and sum(word.strip("?!.,;:") in COMMON for word in words) * 4 <= len(words):
+            return [*lines, "tags understands English; ask in English"]
+    name, best = best_to_fetch()[0], CATALOGUE[best_to_fetch()[0]]
+    if not scorer.startswith(name) and not best.here(store):
+        install = "" if best.installed() else f"{install_hint(best.extra).removeprefix('run: ')} && "
+        lines.append(f"{name} knows more: {install}framenest models fetch {name} ({size_text(best.size)})")
+    return lines
 
 
 def third_party() -> dict[str, str]:

@@ -84,7 +84,12 @@ class Calibrated(ABC):
     @property
     def relevance(self) -> str:
         """How scores become relevance, for the outputs."""
-        return "logistic, relative to the video" if self._logistic else self.own_relevance
+        return "compares frames of this video" if self._logistic else self.own_relevance
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether relevance depends on the video."""
+        return self._logistic or self.match_levels is None
 
     @abstractmethod
     def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:

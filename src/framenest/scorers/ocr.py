@@ -18,7 +18,7 @@ from framenest.config import ScorerConfig
 from framenest.errors import needs_extra
 from framenest.frames import FrameBatch, ImageSpec, Pixels
 from framenest.processes import cores
-from framenest.protocols import Encoded, Progress, Store
+from framenest.protocols import Encoded, MatchStrength, Progress, Store
 from framenest.scorers.checkpoint import InBackground
 from framenest.scorers.question_text import (
     SentenceEncoder,
@@ -41,8 +41,11 @@ LEAST_SURE, LEAST_LETTERS = 0.7, 3
 """Lines below this OCR confidence, or with fewer letters and digits, are more often noise than text."""
 FUZZY_WEIGHT, KIND_WEIGHT = 0.4, 0.1
 """What names, numbers and words of the question, and the kind of text it asks for, add to the similarity."""
+STRONG_TEXT, NO_TEXT = 0.55, 0.25
+"""Scores of the best line: from the first a match is strong, below the second there is none."""
 WRITTEN_WEIGHT = 0.8  # of what is written in the relevance; the rest is what is seen
 REASON_LETTERS = 80  # shown of a line
+
 Readings = dict[int, tuple[str, float]]
 """By a hash of a line's picture: the line, and how sure OCR is of it."""
 
@@ -159,15 +162,11 @@ class ScreenText:
         self._features, self._question, self._encoder, self._store = features, question, encoder, store
         self._probes: tuple[list[str], NDArray[np.float64]] | None = None
 
-    @property
-    def decides(self) -> bool:
-        """Whether any probe has text."""
-        return self._probes is not None and len(self._probes[1]) > 0
-
     def join(
         self, frames: NDArray[np.int64], relevance: NDArray[np.float32], reasons: Sequence[str]
-    ) -> tuple[NDArray[np.float32], list[str]]:
-        """Relevance (n,) in which what is written decides, and reasons, the line read if it is one.
+    ) -> tuple[NDArray[np.float32], list[str], NDArray[np.float32]]:
+        """Relevance (n,) in which what is written decides, reasons, the line read if it is one, and (n,)
+        certainty, half of which is a strong line.
 
         The first call must be for the probes, which the others are relative to; if they have no text, nothing
         changes. reasons: of the relevance; none at all, or n.
@@ -180,14 +179,20 @@ class ScreenText:
         raw = np.array([scored[text][0] for text in screens])
         self._probes = self._probes or (everywhere, raw[raw > -np.inf])
         reasons = list(reasons) or [""] * len(screens)
-        if not self.decides:
-            return relevance, reasons
+        if not len(self._probes[1]):
+            return relevance, reasons, np.zeros(len(frames), dtype=np.float32)
         written = WRITTEN_WEIGHT * answering(raw, self._probes[1])
         joined = written + np.float32(1 - WRITTEN_WEIGHT) * relevance
         for row in np.flatnonzero(2 * written > joined):
             line = shorten(scored[screens[row]][1], REASON_LETTERS, placeholder=" …")
             reasons[row] = f'reads "{line}"'
-        return np.asarray(joined, dtype=np.float32), reasons
+        certainty = np.clip(raw, 0, 1) * (0.5 / STRONG_TEXT)
+        return np.asarray(joined, dtype=np.float32), reasons, certainty.astype(np.float32)
+
+    def match_strength(self) -> MatchStrength:
+        """By the best line of the probes, after `join`."""
+        best = self._probes[1].max(initial=0.0) if self._probes else 0.0
+        return MatchStrength.of(float(np.clip(best, 0, 1)), strong=STRONG_TEXT, none=NO_TEXT)
 
     def _scored(self, screens: Sequence[str], everywhere: Sequence[str]) -> dict[str, tuple[float, str]]:
         """The score of each text of a frame, and its best line with those beside it; also of no text."""

@@ -49,6 +49,9 @@ LABEL_LEVELS = {"classes": 0.2, "objects": 0.3}
 """Probability and confidence from which a network counts as having seen what a word means."""
 TRUST = 0.7  # in the network that is surest of the word it is least sure of
 LARGE_ANIMALS = frozenset(("horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe"))
+COVER = 0.15
+"""Mean confidence in the words of a question, unknown ones as 0, from which a match can be strong."""
+ABSENT = 0.2  # confidence from which a thing may be there after all
 LARGE_ANIMAL_LEVEL = 0.84
 """Confidence for these animals: the detector is surer if they are there, and mistakes others for them."""
 LEAST_KEPT = 1e-4  # label scores below this are stored as 0 for searches
@@ -88,7 +91,7 @@ class TagScorer(Calibrated):
     name = "tags"
     batch = 32
     """Enough frames for all threads, and one or two seconds of work for two of them."""
-    own_relevance = "sigmoid of the summed standard deviations, relative to the video"
+    own_relevance = "compares frames of this video, without calibration"
 
     def __init__(self, store: DirectoryStore, calibration: Calibration = "auto") -> None:
         super().__init__(calibration)
@@ -192,7 +195,11 @@ class TagScorer(Calibrated):
         person = (self._model().names["objects"].index("person"),)
         things = [word for word in known if word.labels["objects"] != person]
         vague = not things and unknown
-        sure = [self._sure(encoded, word) for word in things or known]
+        confidences = [self._confidences(encoded, word) for word in things or known]
+        sure = [
+            max(value if value >= LABEL_LEVELS[kind] else 0.0 for kind, value in one.items())
+            for one in confidences
+        ]
         if max(sure) and not vague:
             value = 1 - (1 - value) * (1 - TRUST * min(sure))
         elif (
@@ -202,7 +209,13 @@ class TagScorer(Calibrated):
         else:
             value *= STRONG_LEVEL
         strength = MatchStrength.of(value, strong=STRONG_LEVEL, none=NONE_LEVEL)
-        return replace(strength, known=texts, unknown=unknown)
+        cover = 0.0 if vague else sum(sure) / (len(sure) + len(unknown))
+        perhaps = colours or max(max(one.values()) for one in confidences) >= ABSENT
+        if (strength.verdict == "strong" and cover < COVER) or (strength.verdict == "none" and perhaps):
+            strength = replace(strength, verdict="weak")
+        there = [word.text for word, value in zip(things or known, sure, strict=True) if value]
+        halves = tuple(there) if strength.verdict == "weak" and unknown else ()
+        return replace(strength, known=texts, unknown=unknown, there=halves)
 
     def labels(self, encoded: Encoded, question: str, reference: Encoded) -> list[str]:
         """What has the largest share of each frame's score, labels or a colour; "" if nothing speaks for it.
@@ -250,19 +263,14 @@ class TagScorer(Calibrated):
         )
         return np.concatenate([named + classes, *objects], axis=1)
 
-    def _sure(self, encoded: Encoded, word: KnownWord) -> float:
-        """The highest confidence of a network in a word on any frame; 0 if neither has seen it."""
-        places = list(word.labels["classes"])
-        classes = encoded["classes"][:, places].sum(axis=1).max()
-        sure = [float(classes) if classes >= LABEL_LEVELS["classes"] else 0.0]
+    def _confidences(self, encoded: Encoded, word: KnownWord) -> dict[str, float]:
+        """The highest confidence of each network in a word on any frame; unsure of a large animal is 0."""
+        best = {"classes": float(encoded["classes"][:, list(word.labels["classes"])].sum(axis=1).max())}
         for place in word.labels["objects"] if "objects" in encoded else ():
-            name, best = self._model().names["objects"][place], float(encoded["objects"][:, place].max())
-            sure.append(
-                best
-                if best >= (LARGE_ANIMAL_LEVEL if name in LARGE_ANIMALS else LABEL_LEVELS["objects"])
-                else 0.0
-            )
-        return max(sure)
+            name, value = self._model().names["objects"][place], float(encoded["objects"][:, place].max())
+            if name not in LARGE_ANIMALS or value >= LARGE_ANIMAL_LEVEL:
+                best["objects"] = max(value, best.get("objects", 0.0))
+        return best
 
     def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
         """(n, 384) sentence vectors of what the classifier names in each frame."""

@@ -172,6 +172,11 @@ class VideoFeatures:
         with self._timing("match", self._scorer_timing):
             return np.asarray(self.scorer.certainty(frames.encoded, question), dtype=np.float32)
 
+    @property
+    def is_relative(self) -> bool:
+        """Whether relevance depends on the video, and the scorer has a certainty that does not."""
+        return isinstance(self.scorer, Grader) and getattr(self.scorer, "is_relative", True)
+
     def match_strength(self, probes: Features, question: str | None) -> MatchStrength | None:
         """How strongly anything in the video matches; None if the scorer cannot tell."""
         if question is None or not isinstance(self.scorer, Judge):

@@ -17,11 +17,13 @@ from pydantic import Field, ValidationError
 from starlette.types import ASGIApp
 
 import framenest
+from framenest.cache.directory import DirectoryStore
 from framenest.errors import FramenestError
 from framenest.images import ImageLimits
 from framenest.rank_request import LookFor
 from framenest.report.document import document
 from framenest.retrieval.search import check_query
+from framenest.scorers import advice
 from framenest.server.api_models import MOST_MOMENTS, Time
 from framenest.server.guard import Guard, Refusal, first_problem
 from framenest.server.jobs import Job
@@ -260,23 +262,24 @@ class VideoTools:
         video = service.video_of(id_)
         prefix = ranking.prefix(k)
         assert prefix.ranks is not None
-        rows = zip(prefix.ranks.tolist(), prefix.seconds.tolist(), prefix.frames.tolist(), strict=True)
-        chosen = [row for row in rows if row[0] > after]
-        side = short_side(ranking.video.to_json(), max(1, len(chosen)), max_tokens)
-        pictures = await asyncio.gather(*(service.pictures.get(video, frame, side) for *_, frame in chosen))
+        prefix = prefix.part(prefix.ranks > after)
+        side = short_side(ranking.video.to_json(), max(1, len(prefix)), max_tokens)
+        pictures = await asyncio.gather(*(service.pictures.get(video, frame, side) for *_, frame in prefix))
         match = ranking.stats.match
         described = document([ranking])["rankings"][0]
         span = f"{' to '.join(map(clock, described['window']))} of " if described["window"] else ""
-        head = [f"{video.name}, {span}{clock(ranking.video.duration)}: {len(chosen)} frames in time order"]
+        head = [f"{video.name}, {span}{clock(ranking.video.duration)}: {len(prefix)} frames in time order"]
         head += [f"match with the question: {match.verdict}"] if match else []
         head += [match.words] if match and match.words else []
+        head += [prefix.roles_text] if prefix.roles_text else []
+        store = DirectoryStore(service.settings.cache_folder)
+        head += await asyncio.to_thread(advice, ranking.scorer, ranking.question, match, store)
         head += [f"look_id: {id_}-{k}"] if k < len(ranking) else ["all ranked frames are shown"]
         shown: Shown = ["; ".join(head)]
-        for (rank, second, _), picture in zip(chosen, pictures, strict=True):
-            labels, because = ranking.labels(rank), described["rule"]["because"][rank - 1]
-            what = labels if labels.startswith("reads ") else f"seen: {labels}"
-            reason = what if labels else because[0].lower() + because[1:]
-            shown += [f"{second:.1f} s, rank {rank}: {reason}", Image(data=picture, format="jpeg")]
+        rows = zip(prefix, prefix.roles, prefix.reasons, pictures, strict=True)
+        for (rank, second, _), role, reason, picture in rows:
+            why = f"rank {rank}, {role}: {reason}"
+            shown += [f"{second:.1f} s, {why}", Image(data=picture, format="jpeg")]
         return shown
 
 

@@ -304,7 +304,7 @@ class Health(BaseModel):
     version: str
     scorer: str
     preset: str = Field(description="The preset of questions that name none.")
-    answers: bool = Field(description="Whether a model endpoint for answers is configured.")
+    answers: bool = Field(description="Whether a model answers (--answer-model, --upstream).")
     folder: bool = Field(description="Whether the server offers a folder of videos.")
     token: bool = Field(description="Whether requests need a token.")
 

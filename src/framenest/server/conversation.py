@@ -67,8 +67,8 @@ class ShownTurn(NamedTuple):
     """A user's message with its frames.
 
     content: for the model. rankings, k: what it shows. offers: whether it ends with OTHERWISE. times: of its
-    new frames, in seconds; a semicolon is between two videos. frames: numbers of all frames up to here, by
-    video.
+    new frames, in seconds; a semicolon is between two videos. evidence: how many of the k frames of each
+    video match the question, such as "2/8". frames: numbers of all frames up to here, by video.
     """
 
     content: list[Any]
@@ -76,6 +76,7 @@ class ShownTurn(NamedTuple):
     k: int
     offers: bool
     times: str
+    evidence: str
     frames: dict[str, set[int]]
 
 
@@ -180,7 +181,7 @@ class ChatFrames:
         offer: say how the model can ask for more, if there are more.
         """
         shown = dict(earlier)
-        ids, times, complete = iter(rankings), list[str](), True
+        ids, times, evidence, complete = iter(rankings), list[str](), list[str](), True
         content = list[Any]()
         for part in turn.parts:
             if not isinstance(part, LibraryVideo):
@@ -190,13 +191,14 @@ class ChatFrames:
             before = shown.get(part.id, set())
             new = prefix.part(~np.isin(prefix.frames, list(before)))
             content += await self._images(ranking, new)
+            evidence.append(f"{prefix.roles.count('evidence')}/{len(prefix)}")
             times.append(",".join(f"{second:.2f}" for second in new.seconds))
             shown[part.id] = before.union(prefix.frames.tolist())
             complete = complete and prefix.complete
         offers = offer and not complete
         content += [{"type": "text", "text": OTHERWISE}] * offers
         self.journal.remember(turn.digest, [k, offers, rankings])
-        return ShownTurn(content, rankings, k, offers, ";".join(times), shown)
+        return ShownTurn(content, rankings, k, offers, ";".join(times), ";".join(evidence), shown)
 
     async def _images(self, ranking: str, new: Prefix) -> list[Any]:
         """Frames as parts of a message, each after its time."""

@@ -16,9 +16,11 @@ from starlette.types import Receive, Scope, Send
 from framenest.errors import FramenestError
 from framenest.lmm.client import KEY_VARIABLE, Splitter
 from framenest.lmm.prompt import cannot_tell, may_cannot_tell
+from framenest.protocols import GUESS
 from framenest.records import parse_json
-from framenest.server.conversation import ChatFrames, parse_request
+from framenest.server.conversation import ChatFrames, ShownTurn, parse_request
 from framenest.server.guard import BODY_SECONDS, GATEWAY, ConcurrencyLimit, Refusal, status_of
+from framenest.server.rankings import Rankings
 from framenest.server.server_settings import MIB
 from framenest.server.service import Service
 
@@ -36,7 +38,7 @@ class Gateway:
     """The ASGI application below /v1. All but videos passes through unchanged."""
 
     def __init__(self, service: Service) -> None:
-        self._frames = ChatFrames(service)
+        self._frames, self._rankings = ChatFrames(service), service.rankings
         self._url = (service.settings.upstream or "").rstrip("/")
         self._name = str(httpx.URL(self._url).copy_with(userinfo=b""))
         key = os.environ.get(KEY_VARIABLE)
@@ -90,6 +92,8 @@ class Gateway:
                     if turn is not None:
                         links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in turn.rankings)
                         headers = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
+                        headers |= {"framenest-evidence": turn.evidence}
+                        headers |= match_header(self._rankings, turn)
                     if await self._relay(request, content, send, headers, offers=offers):
                         break
         except FramenestError as error:
@@ -131,6 +135,13 @@ class Gateway:
             except httpx.HTTPError as error:  # the client finds its connection broken, as it would without us
                 log.warning("%s broke off (%s)", self._name, type(error).__name__)
         return True
+
+
+def match_header(rankings: Rankings, turn: ShownTurn) -> dict[str, str]:
+    """How strongly each ranking of a turn matches, and whether it is a guess, if the scorer says so."""
+    matches = [rankings.get(id_).stats.match for id_ in turn.rankings]
+    texts = [f"{one}: {GUESS}" if one.is_guess else str(one) for one in matches if one]
+    return {"framenest-match": "; ".join(texts)} if texts else {}
 
 
 async def _until_answer(response: httpx.Response, pieces: AsyncIterator[bytes]) -> list[bytes] | None:

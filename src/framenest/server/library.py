@@ -118,7 +118,7 @@ class Library:
         path: below one of the folders, the first that has it; or absolute, inside one of them.
         """
         if not self._folders:
-            raise Refusal(403, "this server offers no folder of videos; upload the video")
+            raise Refusal(403, "this server offers no folder of videos (--videos FOLDER); upload the video")
         inside = False
         for folder in self._folders:
             try:
@@ -132,7 +132,7 @@ class Library:
                 raise Refusal(404, "no such video") from error
         if inside:
             raise Refusal(404, "no such video")
-        raise Refusal(403, "this path is outside the folder of videos")
+        raise Refusal(403, "this path is outside the folder of videos (--videos FOLDER)")
 
     async def upload(self, chunks: AsyncIterator[bytes], name: str) -> LibraryVideo:
         """Register a file that is sent."""
@@ -267,7 +267,9 @@ class Library:
         usual = port in (None, {"http": 80, "https": 443}.get(parts.scheme))
         allowed = f"{host}:{port}" in self._hosts or (usual and host in self._hosts)
         if parts.scheme not in ("http", "https") or not allowed:
-            raise Refusal(403, "addresses are fetched only from hosts that the server was told to allow")
+            raise Refusal(
+                403, f"addresses are fetched only from hosts that it was told to allow (--allow-host {host})"
+            )
 
 
 class PartialFile:

@@ -80,8 +80,15 @@ function ofSelection(selection, budget) {
 
 const inTime = (frames) => frames.sort((a, b) => a.frame - b.frame);
 
-/** One line on what the budget holds: "16 frames: 8 kept from budget 8, 8 new". */
+/** One line on what the budget holds: "16 frames: 8 kept from budget 8, 8 new; 2 match the question, 14 add context". */
 export function summary(result, at) {
+  const matching = at.frames.filter(({ place }) => result.roles?.[place] === "evidence").length;
+  const others = at.frames.length - matching;
+  const roles = `; ${matching} ${matching === 1 ? "matches" : "match"} the question, ${others} ${others === 1 ? "adds" : "add"} context`;
+  return contents(result, at) + (result.roles && result.question !== null ? roles : "");
+}
+
+function contents(result, at) {
   if (!at.held) return `no list for this budget; its smallest budget is ${budgetsOf(result)[0]}`;
   const text = `${at.frames.length} ${at.frames.length === 1 ? "frame" : "frames"}`;
   const list = result.kind === "selection" ? `, its list for ${at.held}` : "";

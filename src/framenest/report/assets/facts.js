@@ -27,16 +27,9 @@ export function head(data) {
 
 /** As the command line says it. */
 function matchText(match) {
-  const words = wordsText(match);
   const none = "nothing in this video clearly matches the question; these are the best frames";
   const verdict = match.verdict === "none" ? [term("match", none)] : [term("match"), ` ${match.verdict}`];
-  return el("span", {}, ...verdict, words ? ` · ${words}` : "");
-}
-
-/** The words that the scorer knows, and those that it does not. */
-function wordsText({ known = [], unknown = [] }) {
-  const told = [["knows", known], ["does not know", unknown]];
-  return told.filter(([, words]) => words.length).map(([which, words]) => `${which}: ${words.join(", ")}`).join("; ");
+  return el("span", {}, ...verdict, match.words ? ` · ${match.words}` : "");
 }
 
 const some = (n, name) => [`${count(n)} `, term(name, n === 1 ? name : `${name}s`)];
@@ -76,7 +69,7 @@ function oneMaking(result, data) {
     if (stats.match) {
       const { verdict, value } = stats.match;
       rows.push(["match", verdict === "cannot tell" ? verdict : `${verdict} (${value.toFixed(2)})`]);
-      if (wordsText(stats.match)) rows.push(["words", wordsText(stats.match)]);
+      if (stats.match.words) rows.push(["words", stats.match.words]);
     }
     rows.push([
       "looked at",
@@ -164,7 +157,7 @@ function tableOf(result, at, several) {
   const known = ranked ? [...result.curves, ...result.rule.terms] : [];
   const columns = known.filter(({ name }) => result.ranks[name]);
   const about = (title) => known.find(({ name }) => name === title)?.about;
-  const titles = ["rank", "time", "frame", ...(ranked ? ["from", ...(result.seen ? ["seen"] : []), ...columns.map(({ name }) => name)] : [])];
+  const titles = ["rank", "time", "frame", ...(ranked ? ["from", "role", "reason", ...columns.map(({ name }) => name)] : [])];
   return el(
     "table",
     {},
@@ -191,7 +184,8 @@ function tableOf(result, at, several) {
           ranked
             ? [
                 el("td", {}, result.ranks.zoom[mark.place] ? "zoom" : "probe"),
-                result.seen ? el("td", { class: "text" }, result.seen[mark.place]) : null,
+                el("td", {}, result.roles[mark.place]),
+                el("td", { class: "text" }, result.reasons[mark.place]),
                 columns.map(({ name, is_rank }) =>
                   el("td", {}, result.ranks[name][mark.place].toFixed(is_rank ? 0 : 3)),
                 ),

@@ -90,8 +90,9 @@ export function grid(view, result, index) {
   function describe(element, mark, size, before) {
     element.querySelector("b").textContent = mark.rank === null ? "" : `#${mark.rank}`;
     element.classList.remove("added", "kept", ...[0, 1, 2, 3, 4, 5, 6].map((b) => `band${b}`));
+    element.classList.toggle("match", result.roles?.[mark.place] === "evidence");
     element.classList.add(`band${bandOf(mark.rank)}`, mark.added ? "added" : "kept");
-    const because = reasonOf(result, mark.place, true);
+    const because = reasonOf(result, mark.place);
     element.querySelector(".reason").textContent = because;
     const words = `${rankText(mark.rank)}, at ${clock(mark.seconds)}, frame ${mark.frame}${mark.added ? ", new in this budget" : ""}`;
     element.setAttribute("aria-label", because ? `${words}. ${because}` : words);
@@ -140,5 +141,6 @@ function legend(result) {
     el("li", {}, term("ranks")),
     bands.map((band) => el("li", { class: `band${band}` }, el("i"), bandName(band, length))),
     el("li", { class: "new-mark" }, term("new")),
+    result.question === null ? null : el("li", { class: "match-mark" }, term("evidence frame", "evidence")),
   );
 }

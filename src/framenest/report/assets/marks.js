@@ -63,10 +63,8 @@ export function picture(view, frame, size, alt) {
 
 export const rankText = (rank) => (rank === null ? "chosen" : `rank ${rank}`);
 
-/** What the scorer saw on a chosen frame, and why it was chosen; only the former if `short`. */
-export function reasonOf(result, place, short = false) {
+/** Why a frame was chosen: its role, and what made its relevance or what it adds. */
+export function reasonOf({ question, roles, reasons }, place) {
   if (place === null) return "";
-  const label = result.seen?.[place];
-  const seen = label ? `${label.startsWith("reads ") ? "It" : "Seen:"} ${label}.` : "";
-  return seen && short ? seen : [seen, result.rule.because[place] ?? ""].filter(Boolean).join(" ");
+  return question === null ? reasons[place] : `${roles[place]}: ${reasons[place]}`;
 }

@@ -13,7 +13,9 @@ export const TERMS = {
   match:
     "How strongly anything in the video matches the question: strong, weak or none; cannot tell if the scorer knows no word of it.",
   words: "The words of the question that the scorer knows, and those that it does not: it cannot look for these.",
-  seen: "What made the frame match: what the scorer names in it, and how sure it is, from 0 to 1, or the line that was read.",
+  "evidence frame": "It matches the question, as far as the scorer can tell. Other frames are context.",
+  role: "Evidence matches the question; context is what else the model should see.",
+  reason: "What made the relevance of an evidence frame, or what a context frame adds.",
   budgets: "The budgets that this file holds.",
   probe: "A frame scored for every question. Probes are spread evenly over the video.",
   "zoom frame": "A frame scored for this question only, next to a promising probe.",

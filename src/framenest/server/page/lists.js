@@ -103,8 +103,8 @@ export function library(details, on) {
     all.hidden = waiting.length < 2;
     write(all, `Index all ${waiting.length}`);
     details.querySelector("#counted").textContent = [
-      videos.length ? String(videos.length) : "none yet",
-      others.length ? `${plural(others.length, "more file")} in the folder` : "",
+      videos.length ? String(videos.length) : others.length ? "" : "none yet",
+      others.length ? `${plural(others.length, "file")} in the folder to index` : "",
     ].filter(Boolean).join(", ");
     const jobOf = (video) => jobs.find((job) => job.video === video.id && job.state === "running");
     update([
