@@ -243,7 +243,7 @@ def test_every_command_of_the_skill_runs(tmp_path, monkeypatch, capsys, tags_sto
         code, out, _ = command_line.run(capsys, *arguments)
         assert code == 0, arguments
         if arguments[0] == "search":
-            (moment, *_) = json.loads(out)
+            (moment, *_) = json.loads(out)["moments"]
             assert Path(moment["video"]).name == "talk.mp4"
             assert moment["start"] <= moment["time"] <= moment["end"]
             continue

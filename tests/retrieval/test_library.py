@@ -131,7 +131,7 @@ def test_index_and_search_commands(tags_store, uri, tmp_path, capsys, monkeypatc
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert command("search", "a red wall", "--scorer", "tags", "--library", str(another), "--json") == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)["moments"]
     assert {row["video"] for row in found} <= {str(tmp_path / "one.mp4"), str(tmp_path / "two.mp4")}
     assert found
 
