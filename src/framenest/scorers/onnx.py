@@ -66,7 +66,7 @@ class OnnxScorer(DualScorer):
         elif siglip and not self._logistic:
             raise ScorerError(
                 f"{checkpoint.name}: an ONNX export does not hold the logit's scale and bias, which "
-                "--calibration none needs; use the scorer siglip2"
+                "calibration=none needs; use the scorer siglip2"
             )
         self.search_levels = OF_SIGLIP if siglip else OF_CLIP
         self._images = Preprocessing.load(checkpoint.path)
