@@ -30,11 +30,11 @@ from framenest.protocols import Progress
 from framenest.text import one_line
 
 PYPI = "https://pypi.org/simple"
-ANSWER_SECONDS = 5.0
+INDEX_SECONDS = 5.0
 """Seconds that a server may take to answer."""
 STALL_SECONDS = 30.0
 """Seconds that a download may stand still."""
-CHUNK_BYTES = 2**18
+PIECE_BYTES = 2**18
 MAX_ARCHIVE_BYTES = 2**28
 MEGABYTE = 10**6
 
@@ -49,13 +49,13 @@ def fetch_archive(name: str, what: str = "", progress: Progress = lambda *_: Non
     project = re.sub(r"[-_.]+", "-", re.split(r"-\d", name, maxsplit=1)[0]).lower()
     with tempfile.TemporaryFile() as file:
         try:
-            with opened(f"{index}/{project}/", ANSWER_SECONDS) as answer:
+            with opened(f"{index}/{project}/", INDEX_SECONDS) as answer:
                 page, url = answer.read(MAX_ARCHIVE_BYTES).decode(errors="replace"), answer.url
             links = [unescape(link) for link in re.findall(r"""href=["']([^"'#]+)""", page)]
             link = next(link for link in links if unquote(link).rpartition("/")[2] == name)
             with opened(urljoin(url, link), STALL_SECONDS) as answer:
                 total = int(answer.headers.get("Content-Length") or 0)
-                while (done := file.tell()) < MAX_ARCHIVE_BYTES and (chunk := answer.read(CHUNK_BYTES)):
+                while (done := file.tell()) < MAX_ARCHIVE_BYTES and (chunk := answer.read(PIECE_BYTES)):
                     file.write(chunk)
                     progress(f"fetching {what or name}, MB", done // MEGABYTE, total // MEGABYTE)
             if done < total:
@@ -88,7 +88,7 @@ def opened(url: str, seconds: float) -> Any:
 def answers(url: str) -> bool:
     """Whether a server answers, be it with an error."""
     try:
-        opened(url, ANSWER_SECONDS).close()
+        opened(url, INDEX_SECONDS).close()
     except urllib.error.HTTPError as error:
         error.close()
     except (OSError, http.client.HTTPException):

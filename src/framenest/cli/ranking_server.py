@@ -19,9 +19,9 @@ from framenest.records import parse_json, read_result
 from framenest.text import is_url, one_line
 from framenest.video.source import check_file, is_remote
 
-REQUEST_SECONDS = 120.0  # until a request fails; the server may take a while to check a new video
-MAX_ANSWER_BYTES = 2**28
-POLL_SECONDS = 0.5  # between progress updates
+SERVER_SECONDS = 120.0  # until a request fails; the server may take a while to check a new video
+MAX_RESPONSE_BYTES = 2**28
+PROGRESS_SECONDS = 0.5  # between progress updates
 WAITING_STAGE = "waiting for the server"
 
 
@@ -95,7 +95,7 @@ class RankingServer:
             else:
                 bars.end(WAITING_STAGE)
                 bars(current["stage"], current["done"], current["total"])
-            job = self._call("GET", f"/jobs/{job['id']}?wait={POLL_SECONDS}")
+            job = self._call("GET", f"/jobs/{job['id']}?wait={PROGRESS_SECONDS}")
         if job["state"] != "done":
             raise FramenestError(f"{self.url}: {job['error'] or 'the job was cancelled there; ask again'}")
 
@@ -103,10 +103,10 @@ class RankingServer:
         """Send a request and return the JSON object of its response."""
         payload = None if body is None else json.dumps(body).encode()
         try:
-            with closing(self._connect(*self._address, timeout=REQUEST_SECONDS)) as connection:
+            with closing(self._connect(*self._address, timeout=SERVER_SECONDS)) as connection:
                 connection.request(method, self._path + path, payload, self._headers)
                 response = connection.getresponse()
-                data = parse_json(response.read(MAX_ANSWER_BYTES))  # a truncated response does not parse
+                data = parse_json(response.read(MAX_RESPONSE_BYTES))  # a truncated response does not parse
         except (OSError, HTTPException, ValueError) as error:
             why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else one_line(error)
             raise FramenestError(f"{self.url}: no response from a Framenest server ({why})") from error

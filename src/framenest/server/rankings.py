@@ -21,7 +21,7 @@ from framenest.server.library import LibraryVideo
 from framenest.server.video_worker import VideoWorker
 
 PICTURE_CACHE_BYTES = 64 * 2**20
-BATCH_FRAMES = 64  # decoded at once
+DECODED_AT_ONCE = 64  # decoded at once
 MAX_WAITING_FRAMES = 1024
 CACHED_RANKINGS = 64
 _ROWS = "select id, video, request, created, ranking is not null as ready from rankings"
@@ -60,7 +60,7 @@ class FrameImages:
     async def _decode(self) -> None:
         while self._wanted:
             (id_, short, _), (video, _) = next(iter(self._wanted.items()))
-            group = [key for key in self._wanted if key[:2] == (id_, short)][:BATCH_FRAMES]
+            group = [key for key in self._wanted if key[:2] == (id_, short)][:DECODED_AT_ONCE]
             left = dict.fromkeys(frame for _, _, frame in group)
             # An index may have been made from another file of the same content, which may be gone.
             info = (video.info or {}) | {"path": str(video.path)}
