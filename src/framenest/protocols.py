@@ -173,6 +173,10 @@ class HasVocabulary(Protocol):
         """The content words of a query that it searches for, and those that it does not know."""
         ...
 
+    def clearly_shows(self, encoded: Encoded, query: str) -> NDArray[np.bool_]:
+        """(n,) whether each frame clearly shows the things that a query names."""
+        ...
+
 
 GUESS = "the scorer knows no word of the question, so the ranking is a guess; see what frames show"
 

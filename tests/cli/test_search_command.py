@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -69,6 +70,8 @@ def test_json_is_one_object(capsys, library):
 
 def test_search_says_no(capsys, library, monkeypatch):
     monkeypatch.setattr(ColourScorer, "known_words", lambda *_: (("red",), ("unicorn",)), raising=False)
+    nothing = lambda _, encoded, query: np.zeros(len(encoded["colour"]), dtype=bool)  # noqa: E731
+    monkeypatch.setattr(ColourScorer, "clearly_shows", nothing, raising=False)
     assert run(capsys, "index", library, "--scorer", "colours")[0] == 0
     code, out, err = run(capsys, "search", "red unicorn", "--scorer", "colours")
     assert code == 0
