@@ -70,7 +70,10 @@ def test_json_is_one_object(capsys, library):
 
 def test_search_says_no(capsys, library, monkeypatch):
     monkeypatch.setattr(ColourScorer, "known_words", lambda *_: (("red",), ("unicorn",)), raising=False)
-    nothing = lambda _, encoded, query: np.zeros(len(encoded["colour"]), dtype=bool)  # noqa: E731
+
+    def nothing(scorer, encoded, _):
+        return np.zeros(len(encoded["colour"]), dtype=bool)
+
     monkeypatch.setattr(ColourScorer, "clearly_shows", nothing, raising=False)
     assert run(capsys, "index", library, "--scorer", "colours")[0] == 0
     code, out, err = run(capsys, "search", "red unicorn", "--scorer", "colours")

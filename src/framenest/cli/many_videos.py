@@ -176,13 +176,14 @@ def _print_outcome(outcome: ItemOutcome, as_json: bool, *, alone: bool = False) 
 
 def _print_summary(report: RunReport, what: str) -> None:
     done, already, failed = (report.counts[status] for status in ("done", "already", "failed"))
-    parts = [f"{done:,} {what if done != 1 else what.removesuffix('s')} done"]
+    took = f"{report.seconds:.1f} s" if report.seconds < 60 else clock(report.seconds)
+    parts = [f"{done:,} {what if done != 1 else what.removesuffix('s')} done in {took}"]
     if already:
         parts.append(f"{already:,} already done")
     if failed:
         errors = ", ".join(f"{name} {count:,}" for name, count in report.errors.most_common())
         parts.append(f"{failed:,} failed ({errors}), see {report.failures}")
-    say(f"{'; '.join(parts)}; in {clock(report.seconds)}")
+    say("; ".join(parts))
 
 
 @command(usual="as_json jobs time_limit failures name max_gap probing cache_location quiet")

@@ -454,7 +454,7 @@ def check_horizon(budgets: Sequence[int], video: Decoder, config: MECConfig) -> 
     if budgets and max(budgets) > horizon and len(choose_probes(video, config.index)[1]) > horizon:
         raise BudgetError(
             f"a ranking of {horizon} ranks is too short for a budget of {max(budgets)}; "
-            f"give horizon={max(budgets)} (--horizon {max(budgets)})"
+            f"give horizon={max(budgets)}"
         )
 
 
