@@ -121,7 +121,6 @@ def _print_recall(result: dict[str, Any]) -> None:
                 "med.": whole.get("medium"),
                 "high": whole.get("high"),
                 "seen": round(whole["candidates"]),
-                "s": whole["seconds"],
             }
         )
     out.print(f"[bold]hit@K[/] over {result['questions']} questions, scorer {escape(result['scorer'])}")
