@@ -225,9 +225,6 @@ class MatchStrength:
         """Sorts match strengths: a better verdict first, then by value."""
         return ("cannot tell", "none", "weak", "strong").index(self.verdict), self.value
 
-    def __str__(self) -> str:
-        return self.verdict if self.verdict == "cannot tell" else f"{self.verdict} ({self.value:.2f})"
-
     @classmethod
     def of(cls, value: float, *, strong: float, none: float) -> MatchStrength:
         """Make one from a value: strong from the level `strong` on, none below the level `none`.

@@ -27,8 +27,6 @@ from framenest.method.ranking import Ranking
 from framenest.protocols import GUESS
 from framenest.text import clock, harmless, harmless_json
 
-NOTED = (CacheWarning, ScorerWarning)
-
 
 class SafeConsole(Console):
     """A console that escapes control characters, which files, videos and servers may contain."""
@@ -236,7 +234,7 @@ def _print_facts(ranking: Ranking, *, whole: bool) -> None:
         facts.add_row("look for", escape("\n".join(ranking.look_for.texts)))
     facts.add_row("scorer", escape(ranking.scorer))
     if stats.match is not None:
-        facts.add_row("match", escape("\n".join(filter(None, (str(stats.match), stats.match.words)))))
+        facts.add_row("match", escape("\n".join(filter(None, (stats.match.verdict, stats.match.words)))))
     transcript = ranking.transcript
     if transcript is not None and transcript.lines:
         weighed = "" if "speech" in ranking.pool.cues else ", not weighed"

@@ -116,7 +116,7 @@ class Moment:
 
 
 class Moments(list[Moment]):
-    """Moments, best first: those that clearly match, and at most three of the nearest if there are fewer.
+    """Moments, best first: those that clearly match; if fewer than three do, also the nearest, up to three.
 
     Attributes:
         query: what was looked for.
@@ -127,7 +127,8 @@ class Moments(list[Moment]):
     def __init__(self, query: str, moments: Sequence[Moment], n: int, words: Words | None) -> None:
         ranked = sorted(moments, key=lambda one: (not one.confident, -one.score, one.video, one.start))
         sure = sum(one.confident for one in ranked)
-        super().__init__(ranked[: min(n, max(sure, NEAREST))])
+        shown = [one for one in ranked if one.confident or not sure or one.score >= UNSURE]
+        super().__init__(shown[: min(n, max(sure, NEAREST))])
         value = max((one.score for one in self), default=0.0)
         match = MatchStrength.of(value, strong=STRONG, none=UNSURE)
         if words is not None:
