@@ -210,7 +210,7 @@ def test_a_guess_says_so_and_what_helps(service, monkeypatch):
 
 
 def test_look_at_as_many_as_fit(ask):
-    """480 × 320 is 205 tokens, half the side 52: 4 × 205 + 3 × 52 = 976."""
+    """480 × 320 is 204.8 tokens, half the side 51.2: 4 × 204.8 + 3 × 51.2 = 972.8."""
 
     async def scenario(client):
         wanted = {"video": "large.mp4", "question": "What is fired?", "k": None, "max_tokens": 1000}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -20,7 +19,7 @@ from starlette.types import ASGIApp
 import framenest
 from framenest.cache.directory import DirectoryStore
 from framenest.errors import FramenestError
-from framenest.image_tokens import TIERS, Size, TokenBudget
+from framenest.image_tokens import TIERS, TokenBudget
 from framenest.images import ImageLimits
 from framenest.rank_request import LookFor
 from framenest.report.document import document
@@ -265,7 +264,9 @@ class VideoTools:
         service = self._service
         ranking = await asyncio.to_thread(service.rankings.get, id_)
         video = service.video_of(id_)
-        fitting = TokenBudget(max_tokens, TIERS, SIZED_BY_RANK, _picture_tokens)
+        fitting = TokenBudget(
+            max_tokens, TIERS, SIZED_BY_RANK, lambda _, sizes: sum(map(math.prod, sizes)) // PIXELS_A_TOKEN
+        )
         prefix = ranking.prefix(fitting if k is None else k)
         assert prefix.ranks is not None
         k, prefix = prefix.budget, prefix.part(prefix.ranks > after)
@@ -289,10 +290,6 @@ class VideoTools:
             why = f"rank {rank}, {role}: {reason}"
             shown += [f"{second:.1f} s, {why}", Image(data=picture, format="jpeg")]
         return shown
-
-
-def _picture_tokens(_: Sequence[float], sizes: Sequence[Size]) -> int:
-    return sum(math.ceil(width * height / PIXELS_A_TOKEN) for width, height in sizes)
 
 
 def short_side(info: dict[str, Any], count: int, max_tokens: int) -> int:
