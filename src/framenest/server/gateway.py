@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
@@ -18,7 +19,7 @@ from framenest.lmm.client import KEY_VARIABLE, Splitter
 from framenest.lmm.prompt import cannot_tell, may_cannot_tell
 from framenest.protocols import GUESS
 from framenest.records import parse_json
-from framenest.server.body import Bodies, Body, sliced
+from framenest.server.body import Bodies, Body
 from framenest.server.conversation import ChatFrames, ShownTurn, parse_request
 from framenest.server.guard import GATEWAY, Refusal, status_of
 from framenest.server.rankings import Rankings
@@ -70,12 +71,13 @@ class Gateway:
     async def _answer(self, request: Request, body: Body, send: Send, *, is_chat: bool) -> Refusal | None:
         """Returns a refusal, since one that is raised within a task group becomes a group."""
         try:
-            if not is_chat or not _MAY_HAVE_VIDEO.search(body.text):
+            if not is_chat or not _MAY_HAVE_VIDEO.search(body.content):
                 await self._relay(request, body, send, None)
                 return None
-            fields, settings = parse_request(body.text)
+            fields, settings = await asyncio.to_thread(parse_request, body)
             async with aclosing(self._frames.requests(fields, settings)) as requests:
-                async for body.text, turn, offers in requests:
+                async for body.content, turn, offers in requests:
+                    body.size = len(body.content)
                     if await self._relay(request, body, send, turn, offers=offers):
                         break
         except FramenestError as error:
@@ -100,15 +102,13 @@ class Gateway:
         key = self._key or (request.headers.get("authorization") if self._passes_key else None)
         headers = [pair for pair in request.headers.raw if not _NOT_SENT.fullmatch(pair[0])]
         headers += [(b"accept-encoding", b"identity"), *([(b"authorization", key.encode())] if key else [])]
-        parts = body.parts()
-        if length := sum(map(len, parts)):
-            headers.append((b"content-length", b"%d" % length))
+        if body.content:
+            headers.append((b"content-length", b"%d" % len(body.content)))
         url = f"{self._url}/{path.removeprefix(GATEWAY)}{query and '?'}{query}"
-        content = sliced(parts) if length else b""
+        content = body.slices() if body.content else b""
         async with self.client.stream(request.method, url, headers=headers, content=content) as response:
-            parts.clear()
             if not offers:
-                body.clear()
+                body.free()
             pieces = response.aiter_raw()
             first = await _until_answer(response, pieces) if offers else []
             if first is None:
