@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, aclosing, suppress
+from contextlib import aclosing, suppress
 
 import anyio
 import httpx
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from framenest.errors import FramenestError
@@ -18,14 +19,14 @@ from framenest.lmm.client import KEY_VARIABLE, Splitter
 from framenest.lmm.prompt import cannot_tell, may_cannot_tell
 from framenest.protocols import GUESS
 from framenest.records import parse_json
+from framenest.server.body import Bodies, Body
 from framenest.server.conversation import ChatFrames, ShownTurn, parse_request
-from framenest.server.guard import BODY_SECONDS, GATEWAY, ConcurrencyLimit, Refusal, status_of
+from framenest.server.guard import GATEWAY, Refusal, status_of
 from framenest.server.rankings import Rankings
 from framenest.server.server_settings import MIB
 from framenest.server.service import Service
 
 ANSWER_SILENT_SECONDS = 600.0  # until an answer begins and between its pieces, as for `framenest ask`
-LARGE_BYTES, LARGE_AT_ONCE = 16 * MIB, 2  # of a large request, and how many of them are in memory
 BUFFER_BYTES = MIB  # of an answer that may still be “cannot tell”
 _MAY_HAVE_VIDEO = re.compile(rb'"(?:video|file|framenest)')
 _HOP = rb"connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade"  # headers of one connection
@@ -47,54 +48,37 @@ class Gateway:
             timeout=httpx.Timeout(ANSWER_SILENT_SECONDS, connect=10.0, pool=None),
             limits=httpx.Limits(keepalive_expiry=2.0),  # as many as there are clients; servers have 5 seconds
         )
-        self._large = ConcurrencyLimit(LARGE_AT_ONCE, f"{LARGE_AT_ONCE} large requests are read already", 5)
+        self._bodies = Bodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, until that is done or the client goes away."""
         if not self._url:
             raise Refusal(404, "this server has no gateway to a model; it was started without --upstream")
         request = Request(scope, receive)
-        with ExitStack() as limits:
-            if (length := int(request.headers.get("content-length", 0))) > LARGE_BYTES:
-                limits.enter_context(self._large())
-            try:
-                with anyio.fail_after(BODY_SECONDS + length / 2**17):  # 128 KiB a second
-                    body = b"".join([piece async for piece in request.stream()])
-            except (ClientDisconnect, TimeoutError) as error:
-                raise Refusal(408, "the request did not arrive in time") from error
-            refusal, answering = None, self._answer(request, body, limits, send)
-            del body
-            async with anyio.create_task_group() as group:  # httpcore cleans up if anyio cancels it
+        is_chat = (request.method, request.scope["path"]) == ("POST", f"{GATEWAY}chat/completions")
+        async with self._bodies.read(request, is_chat=is_chat) as body, anyio.create_task_group() as group:
 
-                async def end_when_gone() -> None:
-                    await receive()  # nothing else is to come
-                    group.cancel_scope.cancel()
-
-                group.start_soon(end_when_gone)
-                refusal = await answering
+            async def end_when_gone() -> None:
+                await receive()  # nothing else is to come
                 group.cancel_scope.cancel()
+
+            group.start_soon(end_when_gone)
+            refusal = await self._answer(request, body, send, is_chat=is_chat)
+            group.cancel_scope.cancel()
         if refusal is not None:
             raise refusal
 
-    async def _answer(self, request: Request, body: bytes, limits: ExitStack, send: Send) -> Refusal | None:
-        """Returns a refusal: one that is raised here would keep a whole video in its traceback."""
+    async def _answer(self, request: Request, body: Body, send: Send, *, is_chat: bool) -> Refusal | None:
+        """Returns a refusal, since one that is raised within a task group becomes a group."""
         try:
-            asks = (request.method, request.scope["path"]) == ("POST", f"{GATEWAY}chat/completions")
-            if not asks or not _MAY_HAVE_VIDEO.search(body):
-                await self._relay(request, body, send, {})
+            if not is_chat or not _MAY_HAVE_VIDEO.search(body.content):
+                await self._relay(request, body, send, None)
                 return None
-            fields, settings = parse_request(body)
-            del body
+            fields, settings = await asyncio.to_thread(parse_request, body)
             async with aclosing(self._frames.requests(fields, settings)) as requests:
-                async for content, turn, offers in requests:
-                    limits.close()
-                    headers = {}
-                    if turn is not None:
-                        links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in turn.rankings)
-                        headers = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
-                        headers |= {"framenest-evidence": turn.evidence}
-                        headers |= match_header(self._rankings, turn)
-                    if await self._relay(request, content, send, headers, offers=offers):
+                async for body.content, turn, offers in requests:
+                    body.size = len(body.content)
+                    if await self._relay(request, body, send, turn, offers=offers):
                         break
         except FramenestError as error:
             status, wait = status_of(error), getattr(error, "retry_after", None)
@@ -106,9 +90,9 @@ class Gateway:
         return None
 
     async def _relay(
-        self, request: Request, content: bytes, send: Send, added: dict[str, str], *, offers: bool = False
+        self, request: Request, body: Body, send: Send, turn: ShownTurn | None, *, offers: bool = False
     ) -> bool:
-        """Send a request upstream and relay the response, piece by piece, with `added` to its headers.
+        """Send a request upstream and relay the response, piece by piece, with headers about its last turn.
 
         offers: return False, and relay nothing, if the model says that it cannot tell.
         """
@@ -118,14 +102,25 @@ class Gateway:
         key = self._key or (request.headers.get("authorization") if self._passes_key else None)
         headers = [pair for pair in request.headers.raw if not _NOT_SENT.fullmatch(pair[0])]
         headers += [(b"accept-encoding", b"identity"), *([(b"authorization", key.encode())] if key else [])]
+        if body.content:
+            headers.append((b"content-length", b"%d" % len(body.content)))
         url = f"{self._url}/{path.removeprefix(GATEWAY)}{query and '?'}{query}"
+        content = body.slices() if body.content else b""
         async with self.client.stream(request.method, url, headers=headers, content=content) as response:
+            if not offers:
+                body.free()
             pieces = response.aiter_raw()
             first = await _until_answer(response, pieces) if offers else []
             if first is None:
                 return False
             headers = [pair for pair in response.headers.raw if not _NOT_RELAYED.fullmatch(pair[0])]
-            headers += [(name.encode(), value.encode()) for name, value in added.items()]
+            if turn is not None:
+                links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in turn.rankings)
+                added = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
+                added |= {"framenest-evidence": turn.evidence} | match_header(self._rankings, turn)
+                headers += [(name.encode(), value.encode()) for name, value in added.items()]
+                if response.is_success:
+                    self._frames.remember(turn)
             await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
             try:
                 await send({"type": "http.response.body", "body": b"".join(first), "more_body": True})
