@@ -69,6 +69,7 @@ class Session:
         decoder: str = "pyav",
         memory: int | None = None,
     ) -> None:
+        self._arguments = {name: value for name, value in locals().items() if name != "self"}
         must_be("scoring", scoring, ScorerConfig | None, "a ScorerConfig")
         must_be("store", store, str | os.PathLike | Store | None, "a folder, a URL or a Store")
         self.scoring = scoring or ScorerConfig()
@@ -86,19 +87,9 @@ class Session:
         self._items: dict[tuple[Any, ...], Any] = {}
         """Decoders, indexes and features, the least recently used first."""
         self._has_new = False
-        self._again = partial(
-            type(self),
-            scorer,
-            store=store,
-            progress=progress,
-            keep_features=keep_features,
-            scoring=scoring,
-            decoder=decoder,
-            memory=memory,
-        )
 
     def __reduce__(self) -> tuple[partial[Session], tuple[()]]:
-        return self._again, ()
+        return partial(type(self), **self._arguments), ()
 
     @property
     def scorer(self) -> Scorer | None:

@@ -13,7 +13,6 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -159,8 +158,8 @@ class ChatFrames:
         library, (address, name) = self.service.library, source
         if ":" not in (id_ := address.removeprefix("framenest://")):
             return library.get(id_)
-        if file := re.match(r"file://[^/]*([^?#]*)", address):  # urlsplit refuses some hosts
-            return await asyncio.to_thread(library.add_path, unquote(file[1]))
+        if address.startswith("file://"):
+            return await asyncio.to_thread(library.add_path, address)
         key = f"address:{await asyncio.to_thread(_hash, address)}"
         async with self._arriving.setdefault(key, asyncio.Lock()):
             try:
