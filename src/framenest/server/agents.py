@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -182,12 +183,12 @@ class VideoTools:
         max_tokens: Budget = 8000,
     ) -> Shown:
         """Only the new frames of a larger selection for the same question; those shown before stay in it."""
-        ranking, _, shown = look_id.rpartition("-")
-        if not ranking or not shown.isdecimal():
+        if not (named := re.fullmatch(r"(.+)-([0-9]{1,4})", look_id)):
             raise ToolError("this is no look_id; take it from the reply of `look`")
-        if k <= int(shown):
+        ranking, shown = named[1], int(named[2])
+        if k <= shown:
             raise ToolError(f"{shown} frames were shown already; ask for a larger k")
-        return await self._show(ranking, int(shown), k, max_tokens)
+        return await self._show(ranking, shown, k, max_tokens)
 
     async def frames_at(
         self,
