@@ -209,6 +209,23 @@ def test_a_guess_says_so_and_what_helps(service, monkeypatch):
     assert "framenest models fetch" in head
 
 
+def test_look_at_as_many_as_fit(ask):
+    """480 × 320 is 204.8 tokens, half the side 51.2: 4 × 204.8 + 3 × 51.2 = 972.8."""
+
+    async def scenario(client):
+        wanted = {"video": "large.mp4", "question": "What is fired?", "k": None, "max_tokens": 1000}
+        return await client.call_tool("look", wanted)
+
+    result = ask(scenario)
+    assert not result.is_error, text(result)
+    ranks = [int(rank) for rank in re.findall(r", rank (\d+), ", text(result))]
+    assert sorted(ranks) == [1, 2, 3, 4, 5, 6, 7]
+    assert [image.size for image in pictures(result)] == [
+        (480, 320) if rank <= 4 else (240, 160) for rank in ranks
+    ]
+    assert re.search(r"look_id: \S+-7", text(result))
+
+
 def test_look_at_a_part(ask):
     part = {"video": "clip.mp4", "question": "What is fired?", "k": 4, "start": "0:02", "end": 4.5}
     result = ask(lambda client: client.call_tool("look", part))

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 import framenest
 from framenest.cache.directory import DirectoryStore
 from framenest.errors import FramenestError
+from framenest.image_tokens import TIERS, TokenBudget
 from framenest.images import ImageLimits
 from framenest.rank_request import LookFor
 from framenest.report.document import document
@@ -40,6 +41,7 @@ the user's question (and, if you know what it would look like, descriptions in l
 look_id while the frames do not settle the question. `frames_at` shows given times, `said` searches one
 transcript."""
 PIXELS_A_TOKEN = 750  # of a picture, as the makers of common models count, within a tenth
+SIZED_BY_RANK = ImageLimits(max_side=768)  # the first pictures, if as many are shown as fit
 MIN_SIDE_PIXELS = 64  # pixels of the short side, below which a picture shows nothing
 MAX_TIMES = 64
 INDEX_SECONDS = 50.0  # of a search; many clients give up after a minute
@@ -147,7 +149,9 @@ class VideoTools:
         self,
         video: Video,
         question: Annotated[str, Field(min_length=1, description="what the frames should answer")],
-        k: Frames = 8,
+        k: Annotated[
+            Frames | None, Field(description="how many frames; null: as many as fit, later ranks in small")
+        ] = 8,
         look_for: Annotated[
             list[str], Field(max_length=8, description="what to look for: short descriptions of what is seen")
         ] = [],  # noqa: B006 - a schema's default; never changed
@@ -256,16 +260,21 @@ class VideoTools:
         if job.state == "cancelled":
             raise ToolError("this was cancelled; ask again")
 
-    async def _show(self, id_: str, after: int, k: int, max_tokens: int) -> Shown:
+    async def _show(self, id_: str, after: int, k: int | None, max_tokens: int) -> Shown:
         """The frames of ranks after + 1 … k, in time order, each below its time, its rank and a reason."""
         service = self._service
         ranking = await asyncio.to_thread(service.rankings.get, id_)
         video = service.video_of(id_)
-        prefix = ranking.prefix(k)
+        fitting = TokenBudget(
+            max_tokens, TIERS, SIZED_BY_RANK, lambda _, sizes: sum(map(math.prod, sizes)) // PIXELS_A_TOKEN
+        )
+        prefix = ranking.prefix(fitting if k is None else k)
         assert prefix.ranks is not None
-        prefix = prefix.part(prefix.ranks > after)
-        side = short_side(ranking.video.to_json(), max(1, len(prefix)), max_tokens)
-        pictures = await asyncio.gather(*(service.pictures.get(video, frame, side) for *_, frame in prefix))
+        k, prefix = prefix.budget, prefix.part(prefix.ranks > after)
+        side = 0 if prefix.sizes else short_side(ranking.video.to_json(), max(1, len(prefix)), max_tokens)
+        sides = [min(size) for size in prefix.sizes] or [side] * len(prefix)
+        wanted = zip(prefix.frames.tolist(), sides, strict=True)
+        pictures = await asyncio.gather(*(service.pictures.get(video, *one) for one in wanted))
         match = ranking.stats.match
         described = document([ranking])["rankings"][0]
         span = f"{' to '.join(map(clock, described['window']))} of " if described["window"] else ""

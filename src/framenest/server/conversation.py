@@ -26,15 +26,15 @@ from framenest.lmm.messages import STYLES, Draft, said_beside
 from framenest.lmm.prompt import OTHERWISE
 from framenest.method.prefix import Prefix
 from framenest.server.api_models import TurnSettings
-from framenest.server.body import Base64, sliced, with_data, without_data
+from framenest.server.body import Body
 from framenest.server.guard import Refusal, first_problem
 from framenest.server.library import LibraryVideo
+from framenest.server.server_settings import MIB
 from framenest.server.service import Service
 
 IMAGE_LIMITS = ImageLimits(max_side=768)
 MAX_QUESTION_CHARS = 4000  # of a turn's text that choose its frames
 MAX_VIDEOS = 256  # in all turns; the same one may be in many
-MAX_VALUES = 250_000  # of a request, and commas and brackets in its texts
 MAX_MESSAGES = 10_000
 _SETTINGS = TypeAdapter(dict[str, TurnSettings])
 
@@ -146,9 +146,9 @@ class ChatFrames:
             tagged = [
                 ["video", part.id] if isinstance(part, LibraryVideo) else ["part", part] for part in parts
             ]
-            await _hash(hashed, msgspec.json.encode([fields, tagged]))
+            await asyncio.to_thread(hashed.update, msgspec.json.encode([fields, tagged]))
             texts = [part.get("text") for part in parts if isinstance(part, dict)]
-            text = without_data("\n".join(text for text in texts if isinstance(text, str))).strip()
+            text = "\n".join(text for text in texts if isinstance(text, str)).strip()
             parsed.append(
                 Message(len(parsed), fields, parts, text[:MAX_QUESTION_CHARS], f"turn:{hashed.hexdigest()}")
             )
@@ -161,8 +161,7 @@ class ChatFrames:
             return library.get(id_)
         if file := re.match(r"file://[^/]*([^?#]*)", address):  # urlsplit refuses some hosts
             return await asyncio.to_thread(library.add_path, unquote(file[1]))
-        await _hash(hashed := hashlib.blake2b(digest_size=16), address.encode())
-        key = f"address:{hashed.hexdigest()}"
+        key = f"address:{await asyncio.to_thread(_hash, address)}"
         async with self._arriving.setdefault(key, asyncio.Lock()):
             try:
                 video = library.get(self.journal.recall(key) or "")
@@ -171,13 +170,10 @@ class ChatFrames:
                 self.service.jobs.check_room()
                 async with self._incoming:
                     if address.startswith("data:"):
-                        video = await library.upload(_decoded(with_data(address.encode())), name)
+                        video = await library.upload(_decoded(address), name)
                     else:
                         video = await asyncio.to_thread(library.fetch, address)
             self.journal.remember(key, video.id)
-            for data in with_data(address.encode()):
-                if isinstance(data, Base64):
-                    data.clear()  # it may be hundreds of MiB
             return video
 
     async def rankings(self, turn: Message, settings: TurnSettings) -> list[str]:
@@ -255,12 +251,11 @@ class ChatFrames:
         return [part for part in request["messages"][0]["content"] if part.get("text") != ""]
 
 
-def parse_request(body: bytes | bytearray) -> tuple[dict[str, Any], TurnSettings]:
+def parse_request(body: Body) -> tuple[dict[str, Any], TurnSettings]:
     """The fields of a chat completion, and the settings in its field `framenest`."""
-    if len(body) - len(body.translate(None, b"{[,")) > MAX_VALUES:  # objects take more memory and time
-        raise Refusal(413, f"a request has at most {MAX_VALUES} commas and brackets")
     try:
-        fields: dict[str, Any] = msgspec.json.decode(body, type=dict)
+        fields: dict[str, Any] = msgspec.json.decode(body.content, type=dict)
+        body.content = b""  # its size still counts: the fields take as much
         settings = _SETTINGS.validate_python({"framenest": fields.pop("framenest", {})})
     except ValidationError as error:
         raise Refusal(400, first_problem(error.errors())) from error
@@ -307,21 +302,17 @@ def _video_source(part: Any) -> VideoSource | None:
     return None
 
 
-async def _hash(hashed: Any, text: bytes) -> None:
-    for part in with_data(text):
-        await asyncio.to_thread(hashed.update, part)  # which lets others go on
+def _hash(address: str) -> str:
+    hashed = hashlib.blake2b(digest_size=16)
+    for place in range(0, len(address), MIB):  # a piece at a time, which lets others go on
+        hashed.update(address[place : place + MIB].encode())
+    return hashed.hexdigest()
 
 
-async def _decoded(parts: list[bytes | bytearray]) -> AsyncIterator[bytes]:
+async def _decoded(address: str) -> AsyncIterator[bytes]:
     """The data of a data URL, piece by piece."""
-    parts[0] = parts[0][parts[0].find(b";base64,") + 8 :]
-    rest = b""
     try:
-        async for piece in sliced(parts):
-            rest = (rest + piece).replace(rb"\/", b"/")
-            whole = (len(rest) - 1) // 4 * 4  # without the \ of \/
-            yield binascii.a2b_base64(rest[:whole], strict_mode=True)
-            rest = rest[whole:]
-        yield binascii.a2b_base64(rest, strict_mode=True)
+        for place in range(address.find(";base64,") + 8, len(address), MIB):
+            yield binascii.a2b_base64(address[place : place + MIB], strict_mode=True)
     except ValueError as error:
         raise Refusal(422, f"the data of a video is not base64 ({error})") from error

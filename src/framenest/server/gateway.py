@@ -20,7 +20,7 @@ from framenest.lmm.client import KEY_VARIABLE, Splitter
 from framenest.lmm.prompt import cannot_tell, may_cannot_tell
 from framenest.protocols import GUESS
 from framenest.records import parse_json
-from framenest.server.body import Bodies, Body, sliced
+from framenest.server.body import Bodies, Body
 from framenest.server.conversation import ChatFrames, ShownTurn, parse_request
 from framenest.server.guard import GATEWAY, Refusal, session, status_of
 from framenest.server.rankings import Rankings
@@ -77,12 +77,13 @@ class Gateway:
     async def _answer(self, request: Request, body: Body, send: Send, *, is_chat: bool) -> Refusal | None:
         """Returns a refusal, since one that is raised within a task group becomes a group."""
         try:
-            if not is_chat or not _MAY_HAVE_VIDEO.search(body.text):
+            if not is_chat or not _MAY_HAVE_VIDEO.search(body.content):
                 await self._relay(request, body, send, None)
                 return None
-            fields, settings = parse_request(body.text)
+            fields, settings = await asyncio.to_thread(parse_request, body)
             async with aclosing(self._frames.requests(fields, settings)) as requests:
-                async for body.text, turn, offers in requests:
+                async for body.content, turn, offers in requests:
+                    body.size = len(body.content)
                     if await self._relay(request, body, send, turn, offers=offers):
                         break
         except FramenestError as error:
@@ -110,15 +111,13 @@ class Gateway:
         headers = [pair for pair in request.headers.raw if not _NOT_SENT.fullmatch(pair[0])]
         headers = [pair for pair in headers if not self._has_secret(pair[1].decode("latin-1"))]
         headers += [(b"accept-encoding", b"identity"), *([(b"authorization", key.encode())] if key else [])]
-        parts = body.parts()
-        if length := sum(map(len, parts)):
-            headers.append((b"content-length", b"%d" % length))
+        if body.content:
+            headers.append((b"content-length", b"%d" % len(body.content)))
         url = f"{self._url}/{path.removeprefix(GATEWAY)}{query and '?'}{query}"
-        content = sliced(parts) if length else b""
+        content = body.slices() if body.content else b""
         async with self.client.stream(request.method, url, headers=headers, content=content) as response:
-            parts.clear()
             if not offers:
-                body.clear()
+                body.free()
             if is_odd(response):
                 raise Refusal(502, f"{self._name}: the answer is not HTTP (status {response.status_code})")
             pieces = _one_by_one(response)
