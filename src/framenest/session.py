@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,7 +39,8 @@ class Session:
     """Opens each video once, and decodes and encodes each frame once, for all selectors.
 
     Open videos, indexes and features share one memory limit with LRU eviction, so a session can go through
-    any number of videos.
+    any number of videos. A pickled session holds its arguments and opens again what it needs; in a forked
+    process, the scorer loads again.
 
     Args:
         scorer: a name, a Scorer, or None for rankings without a question.
@@ -84,6 +86,19 @@ class Session:
         self._items: dict[tuple[Any, ...], Any] = {}
         """Decoders, indexes and features, the least recently used first."""
         self._has_new = False
+        self._again = partial(
+            type(self),
+            scorer,
+            store=store,
+            progress=progress,
+            keep_features=keep_features,
+            scoring=scoring,
+            decoder=decoder,
+            memory=memory,
+        )
+
+    def __reduce__(self) -> tuple[partial[Session], tuple[()]]:
+        return self._again, ()
 
     @property
     def scorer(self) -> Scorer | None:
