@@ -331,6 +331,7 @@ def test_bad_requests_are_told_in_a_line(ask, secret, media):
         "end = 3.0 is not": ("look", {"video": "clip.mp4", "question": "?", "start": 4, "end": 3}),
         "look: question: Field required": ("look", {"video": "clip.mp4"}),
         "no look_id": ("more", {"look_id": "x"}),
+        "no look_id;": ("more", {"look_id": f"a-{'9' * 5000}"}),
         "no such ranking": ("more", {"look_id": "nothing-4"}),
         "look: there is no argument 'budget'; use 'k'": (
             "look",

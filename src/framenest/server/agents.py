@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -208,12 +209,12 @@ class VideoTools:
         image_first: ImageFirst = False,
     ) -> Shown:
         """Only the new frames of a larger selection for the same question; those shown before stay in it."""
-        ranking, _, shown = look_id.rpartition("-")
-        if not ranking or not shown.isdecimal():
+        if not (named := re.fullmatch(r"(.+)-([0-9]{1,4})", look_id)):
             raise ToolError("this is no look_id; take it from the reply of `look`")
-        if k <= int(shown):
+        ranking, shown = named[1], int(named[2])
+        if k <= shown:
             raise ToolError(f"{shown} frames were shown already; ask for a larger k")
-        return await self._show(ranking, int(shown), k, max_tokens, image_first)
+        return await self._show(ranking, shown, k, max_tokens, image_first)
 
     async def frames_at(
         self,

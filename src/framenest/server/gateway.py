@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
+from urllib.parse import unquote
 
 import anyio
 import httpx
@@ -21,17 +22,21 @@ from framenest.protocols import GUESS
 from framenest.records import parse_json
 from framenest.server.body import Bodies, Body
 from framenest.server.conversation import ChatFrames, ShownTurn, parse_request
-from framenest.server.guard import GATEWAY, Refusal, status_of
+from framenest.server.guard import GATEWAY, Refusal, session, status_of
 from framenest.server.rankings import Rankings
 from framenest.server.server_settings import MIB
 from framenest.server.service import Service
 
 ANSWER_SILENT_SECONDS = 600.0  # until an answer begins and between its pieces, as for `framenest ask`
-BUFFER_BYTES = MIB  # of an answer that may still be “cannot tell”
+BUFFER_BYTES = MIB  # of an answer that may still be “cannot tell”; 5,000 tokens of reasoning as a stream
 _MAY_HAVE_VIDEO = re.compile(rb'"(?:video|file|framenest)')
 _HOP = rb"connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade"  # headers of one connection
 _NOT_SENT = re.compile(_HOP + rb"|host|content-length|authorization|cookie|accept-encoding|expect")
-_NOT_RELAYED = re.compile(_HOP + rb"|set-cookie|date|server|access-control-.*", re.IGNORECASE)
+_FOR_BROWSERS = (
+    rb"|set-cookie|clear-site-data|refresh|link|alt-svc|strict-transport-security|service-worker-allowed"
+    rb"|access-control-.*|report-to|reporting-endpoints|nel|www-authenticate"
+)
+_NOT_RELAYED = re.compile(_HOP + rb"|date|server" + _FOR_BROWSERS, re.IGNORECASE)
 log = logging.getLogger("framenest.server")
 
 
@@ -43,7 +48,8 @@ class Gateway:
         self._url = (service.settings.upstream or "").rstrip("/")
         self._name = str(httpx.URL(self._url).copy_with(userinfo=b""))
         key = os.environ.get(KEY_VARIABLE)
-        self._key, self._passes_key = f"Bearer {key}" if key else None, service.settings.token is None
+        token = service.settings.token
+        self._key, self._secrets = f"Bearer {key}" if key else None, (token, session(token)) if token else ()
         self.client = httpx.AsyncClient(
             timeout=httpx.Timeout(ANSWER_SILENT_SECONDS, connect=10.0, pool=None),
             limits=httpx.Limits(keepalive_expiry=2.0),  # as many as there are clients; servers have 5 seconds
@@ -97,10 +103,13 @@ class Gateway:
         offers: return False, and relay nothing, if the model says that it cannot tell.
         """
         path, query = (request.scope[name].decode("latin-1") for name in ("raw_path", "query_string"))
-        if ".." in request.scope["path"].split("/"):
-            raise Refusal(400, "this path leads out of the API")
-        key = self._key or (request.headers.get("authorization") if self._passes_key else None)
+        if ".." in request.scope["path"].split("/") or self._has_secret(path):
+            raise Refusal(400, "this path leads out of the API, or has the token of this server")
+        query = "&".join(part for part in query.split("&") if not self._has_secret(part))
+        query = "" if self._has_secret(query) else query
+        key = self._key or (None if self._secrets else request.headers.get("authorization"))
         headers = [pair for pair in request.headers.raw if not _NOT_SENT.fullmatch(pair[0])]
+        headers = [pair for pair in headers if not self._has_secret(pair[1].decode("latin-1"))]
         headers += [(b"accept-encoding", b"identity"), *([(b"authorization", key.encode())] if key else [])]
         if body.content:
             headers.append((b"content-length", b"%d" % len(body.content)))
@@ -109,8 +118,10 @@ class Gateway:
         async with self.client.stream(request.method, url, headers=headers, content=content) as response:
             if not offers:
                 body.free()
-            pieces = response.aiter_raw()
-            first = await _until_answer(response, pieces) if offers else []
+            if is_odd(response):
+                raise Refusal(502, f"{self._name}: the answer is not HTTP (status {response.status_code})")
+            pieces = _one_by_one(response)
+            first = await _until_answer(response, pieces) if offers else b""
             if first is None:
                 return False
             headers = [pair for pair in response.headers.raw if not _NOT_RELAYED.fullmatch(pair[0])]
@@ -123,13 +134,31 @@ class Gateway:
                     self._frames.remember(turn)
             await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
             try:
-                await send({"type": "http.response.body", "body": b"".join(first), "more_body": True})
+                await send({"type": "http.response.body", "body": bytes(first), "more_body": True})
                 async for piece in pieces:
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
                 await send({"type": "http.response.body", "body": b""})
             except httpx.HTTPError as error:  # the client finds its connection broken, as it would without us
                 log.warning("%s broke off (%s)", self._name, type(error).__name__)
         return True
+
+    def _has_secret(self, text: str) -> bool:
+        """Whether a text has what lets clients in, which is for this server alone."""
+        return any(secret in one for secret in self._secrets for one in (text, unquote(text)))
+
+
+def is_odd(response: httpx.Response) -> bool:
+    """Whether a response cannot be relayed, as two parts of it contradict each other."""
+    status, measured = response.status_code, "content-length" in response.headers
+    no_length = status in (204, 304) or "transfer-encoding" in response.headers
+    return not 200 <= status < 600 or (measured and no_length)
+
+
+async def _one_by_one(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The pieces of a response; between two of them, others go on."""
+    async for piece in response.aiter_raw():
+        yield piece
+        await asyncio.sleep(0)
 
 
 def match_header(rankings: Rankings, turn: ShownTurn) -> dict[str, str]:
@@ -139,23 +168,24 @@ def match_header(rankings: Rankings, turn: ShownTurn) -> dict[str, str]:
     return {"framenest-match": "; ".join(texts)} if texts else {}
 
 
-async def _until_answer(response: httpx.Response, pieces: AsyncIterator[bytes]) -> list[bytes] | None:
-    """The pieces received until it is clear that the model answers; None if it cannot tell."""
-    buffered: list[bytes] = []
+async def _until_answer(response: httpx.Response, pieces: AsyncIterator[bytes]) -> bytearray | None:
+    """What was received until it is clear that the model answers; None if it cannot tell."""
+    held, heard = bytearray(), 0
     streams = "event-stream" in response.headers.get("content-type", "")
-    splitter, rest, size = Splitter(lambda *_: None, thinking=False), b"", 0
+    splitter, calls = Splitter(lambda *_: None, thinking=False), False
     async for piece in pieces:
-        buffered.append(piece)
-        *lines, rest = (rest + piece).split(b"\n") if streams else (rest + piece,)
-        calls = [_hear(splitter, line) for line in lines]
+        held += piece
+        if streams and b"\n" in piece:
+            *lines, rest = bytes(held[heard:]).split(b"\n")
+            calls = any(_hear(splitter, line) for line in lines)
+            heard = len(held) - len(rest)
         answer = splitter.pieces["answer"]
         if cannot_tell(f"{answer}x"):  # whatever follows
             return None
-        size += len(piece)
-        if response.status_code != 200 or any(calls) or size > BUFFER_BYTES or not may_cannot_tell(answer):
-            return buffered
-    _hear(splitter, rest)
-    return None if cannot_tell(splitter.end()[1]) else buffered
+        if response.status_code != 200 or calls or len(held) > BUFFER_BYTES or not may_cannot_tell(answer):
+            return held
+    _hear(splitter, bytes(held[heard:]))
+    return None if cannot_tell(splitter.end()[1]) else held
 
 
 def _hear(splitter: Splitter, line: bytes) -> bool:
