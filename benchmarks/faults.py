@@ -224,16 +224,16 @@ class Run:
                 server.stop()
 
     def watch(self, url: str, pid: int, most: int, over: threading.Event) -> None:
-        before = own_memory(pid)
+        """Ask for the smallest page over and over, and note the longest wait and the most memory."""
+        before, wait, memory = own_memory(pid), 0.0, 0
         with httpx.Client(base_url=url, timeout=600) as client:
             while not over.wait(0.02):
                 began = time.monotonic()
                 client.get("/health")
-                wait, memory = time.monotonic() - began, own_memory(pid) - before
-                self.longest_wait = max(self.longest_wait, wait)
-                self.most_memory = max(self.most_memory, memory)
-                if wait > WAIT_SECONDS or memory > most:
-                    self.lost.append(f"serve: {wait:.1f} s and {memory / MIB:.0f} MiB while it is attacked")
+                wait, memory = max(wait, time.monotonic() - began), max(memory, own_memory(pid) - before)
+        self.longest_wait, self.most_memory = max(self.longest_wait, wait), max(self.most_memory, memory)
+        if wait > WAIT_SECONDS or memory > most:
+            self.lost.append(f"serve: a wait of {wait:.1f} s and {memory / MIB:.0f} MiB while attacked")
 
     def small_json(self) -> None:
         """Bodies of small JSON, three at once."""
