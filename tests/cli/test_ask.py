@@ -331,7 +331,7 @@ def test_a_limit_of_images_is_read_from_the_error(capsys, clip, table):
         assert code == 0
         assert [len(times_in(server.turns(number)[0])) for number in (0, 1)] == [8, 3]
         assert "CANNOT TELL" not in server.turns()[0]["content"][-1]["text"]  # there are no more to ask for
-    assert f"{server.url} takes at most 3 images in a request; it got the best 3" in err
+    assert f"{server.url} takes at most 3 images; it got the best 3 frames" in err
     assert re.search(r"^3\t3\t", out, re.M)
 
 
