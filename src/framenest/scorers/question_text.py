@@ -17,7 +17,7 @@ from framenest.cache.directory import DirectoryStore, keep
 from framenest.cache.hashes import digest
 from framenest.errors import needs_extra
 from framenest.protocols import Store
-from framenest.scorers.checkpoint import token_ids, tokenizer_file
+from framenest.scorers.checkpoint import EachProcess, token_ids, tokenizer_file
 from framenest.scorers.onnx import onnx_session
 
 _QUOTED = re.compile(r"[\"“„«]([^\"”“»]{2,})[\"”“»]|(?<!\w)['‘]([^'’]{2,})['’](?!\w)")
@@ -176,9 +176,9 @@ class SentenceEncoder:
 
     def __init__(self, store: DirectoryStore) -> None:
         files = models.require("tags", store)
-        self._session = onnx_session(files["all-minilm-l6-v2-int8.onnx"], "tags", yielding=True)
-        path = files["all-minilm-l6-v2-tokenizer.json"]
-        self._tokenizer = tokenizer_file(path, "tags", MAX_TOKENS)
+        path = files["all-minilm-l6-v2-int8.onnx"]
+        self._session = EachProcess(lambda: onnx_session(path, "tags", yielding=True))
+        self._tokenizer = tokenizer_file(files["all-minilm-l6-v2-tokenizer.json"], "tags", MAX_TOKENS)
 
     def __call__(self, sentence: str) -> NDArray[np.float32]:
         token_ids(self._tokenizer, sentence, "tags")  # warns if it is truncated
@@ -197,7 +197,7 @@ class SentenceEncoder:
                 "attention_mask": np.ones_like(ids),
                 "token_type_ids": np.zeros_like(ids),
             }
-            means = self._session.run(None, inputs)[0].mean(axis=1)
+            means = self._session().run(None, inputs)[0].mean(axis=1)
             vectors[rows] = means / np.linalg.norm(means, axis=1, keepdims=True)
         return vectors
 

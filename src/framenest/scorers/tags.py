@@ -104,7 +104,6 @@ class TagScorer(Calibrated):
         self.inputs: tuple[ImageSpec, ...] = IMAGES if detects else IMAGES[:1]
         self._model = InBackground(lambda: _Models(files, store, detects=detects))
         self.timing = self._model.timing
-        self._threads = ThreadPoolExecutor(_at_once(), "framenest-tags")
 
     @classmethod
     def load(
@@ -116,9 +115,9 @@ class TagScorer(Calibrated):
     def encode(self, frames: FrameBatch) -> Encoded:
         """Probabilities of labels; see `framenest.Scorer`."""
         model = self._model()
-        begun = {"classes": self._begin(model.classifier, frames.pixels[0])}
+        begun = {"classes": model.begin(model.classifier, frames.pixels[0])}
         if model.detector:
-            begun["objects"] = self._begin(model.detector, frames.pixels[1])
+            begun["objects"] = model.begin(model.detector, frames.pixels[1])
         try:
             return {"colours": colour_shares(frames.pixels[-1])} | {
                 kind: np.array([row.result() for row in rows], np.float32).reshape(-1, SIZES[kind])[which]
@@ -127,14 +126,6 @@ class TagScorer(Calibrated):
         finally:
             for row in chain(*(rows for rows, _ in begun.values())):
                 row.cancel()  # not started at Ctrl-C
-
-    def _begin(
-        self, network: Callable[[Pixels], NDArray[np.float32]], images: Pixels
-    ) -> tuple[list[Future[NDArray[np.float32]]], NDArray[np.int64]]:
-        """Run a network on images, one per thread; equal neighbours run once. → rows, and (n,) which."""
-        new = [i == 0 or not np.array_equal(images[i], images[i - 1]) for i in range(len(images))]
-        which = np.cumsum(new, dtype=np.int64) - 1
-        return [self._threads.submit(network, image) for image in images[new]], which
 
     def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
         """(n,) the sum of the readings, each standardised over the probes."""
@@ -356,6 +347,7 @@ class TagScorer(Calibrated):
 class _Models:
     def __init__(self, files: dict[str, Path], store: DirectoryStore, *, detects: bool) -> None:
         threads = cores() // _at_once()
+        self._threads = ThreadPoolExecutor(_at_once(), "framenest-tags")
         self.sentences = SentenceEncoder(store)
         self.classifier = _Classifier(files["mobilenetv2-7.onnx"], threads)
         path = files["efficientdet_lite0.tflite"]
@@ -363,6 +355,14 @@ class _Models:
         self.names = _label_names()
         self.labels = _label_vectors(self.names, self.sentences, store)
         self.vocabulary = Vocabulary(self.names, self.labels, self.sentences)
+
+    def begin(
+        self, network: Callable[[Pixels], NDArray[np.float32]], images: Pixels
+    ) -> tuple[list[Future[NDArray[np.float32]]], NDArray[np.int64]]:
+        """Run a network on images, one per thread; equal neighbours run once. → rows, and (n,) which."""
+        new = [i == 0 or not np.array_equal(images[i], images[i - 1]) for i in range(len(images))]
+        which = np.cumsum(new, dtype=np.int64) - 1
+        return [self._threads.submit(network, image) for image in images[new]], which
 
 
 def _at_once() -> int:
