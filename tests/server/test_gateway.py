@@ -150,7 +150,7 @@ def test_a_guess_is_told_in_a_header():
     }
     rankings = SimpleNamespace(get=lambda id_: SimpleNamespace(stats=SimpleNamespace(match=matches[id_])))
     turn = ShownTurn("", [], [*matches], 4, False, "", "", {})
-    assert match_header(rankings, turn) == {"framenest-match": f"strong (0.90); cannot tell: {GUESS}"}
+    assert match_header(rankings, turn) == {"framenest-match": f"strong; cannot tell: {GUESS}"}
     assert match_header(rankings, turn._replace(rankings=["c"])) == {}
 
 

@@ -167,7 +167,7 @@ async def _one_by_one(response: httpx.Response) -> AsyncIterator[bytes]:
 def match_header(rankings: Rankings, turn: ShownTurn) -> dict[str, str]:
     """How strongly each ranking of a turn matches, and whether it is a guess, if the scorer says so."""
     matches = [rankings.get(id_).stats.match for id_ in turn.rankings]
-    texts = [f"{one}: {GUESS}" if one.is_guess else str(one) for one in matches if one]
+    texts = [f"{one.verdict}: {GUESS}" if one.is_guess else one.verdict for one in matches if one]
     return {"framenest-match": "; ".join(texts)} if texts else {}
 
 
