@@ -13,6 +13,7 @@ from framenest.lmm.ask import ask as ask_model
 from framenest.lmm.messages import check_style
 from framenest.method.mec import rank_request
 from framenest.method.ranking import Ranking
+from framenest.protocols import GUESS
 from framenest.rank_request import LookFor, RankRequest
 from framenest.scorers import advice
 from framenest.selectors import load_selector
@@ -87,6 +88,8 @@ def ask(
             )
             selected = _select(selector, request, session, opened, [] if within else budgets)
         if isinstance(selected, Ranking):
+            if selected.stats.match is not None and selected.stats.match.is_guess:
+                note(GUESS)
             for line in advice(selected.scorer, question, selected.stats.match, common.local):
                 note(line)
         if output is not None:

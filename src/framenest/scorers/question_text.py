@@ -286,14 +286,29 @@ class Vocabulary:
         texts = [text for text in dict.fromkeys(self._texts(question)) if text not in IDLE]
         vectors = self._sentences.many([PROMPT + text for text in texts])
         labels = [
-            {}
-            if _singular(text) in MISLEADING
-            else _grouped(text, self._wider.get(text) or self._labels(text, vector))
+            {} if _singular(text) in MISLEADING else self._wider.get(text) or self._labels(text, vector)
             for text, vector in zip(texts, vectors, strict=True)
         ]
-        pairs = list(zip(texts, labels, strict=True))
+        pairs = [
+            (text, _grouped(text, mine) if any(mine.values()) else self._parts(text, vector, labels))
+            for text, vector, mine in zip(texts, vectors, labels, strict=True)
+        ]
         known = tuple(KnownWord(text, mine) for text, mine in pairs if any(mine.values()))
         return known, tuple(text for text, mine in pairs if not any(mine.values()))
+
+    def _parts(
+        self, text: str, vector: NDArray[np.float32], labels: Sequence[Mapping[str, tuple[int, ...]]]
+    ) -> dict[str, tuple[int, ...]]:
+        """The labels of other words of the question that name this one, too: beer, in a glass of beer."""
+        word = _singular(text)
+        return {
+            kind: tuple(
+                place
+                for place in sorted({place for mine in labels for place in mine.get(kind, ())})
+                if word in self._words[kind][place] and vectors[place] @ vector >= SAME_KIND
+            )
+            for kind, vectors in self._vectors.items()
+        }
 
     def _texts(self, question: str) -> list[str]:
         """The names of several words in a question, and its other words that are not common."""

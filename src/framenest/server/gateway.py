@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from urllib.parse import unquote
 
 import anyio
@@ -51,6 +52,7 @@ class Gateway:
         token = service.settings.token
         self._key, self._secrets = f"Bearer {key}" if key else None, (token, session(token)) if token else ()
         self.client = httpx.AsyncClient(
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # one client's are no other's
             timeout=httpx.Timeout(ANSWER_SILENT_SECONDS, connect=10.0, pool=None),
             limits=httpx.Limits(keepalive_expiry=2.0),  # as many as there are clients; servers have 5 seconds
         )
@@ -62,6 +64,7 @@ class Gateway:
             raise Refusal(404, "this server has no gateway to a model; it was started without --upstream")
         request = Request(scope, receive)
         is_chat = (request.method, request.scope["path"]) == ("POST", f"{GATEWAY}chat/completions")
+        refusal = None  # also if the client leaves
         async with self._bodies.read(request, is_chat=is_chat) as body, anyio.create_task_group() as group:
 
             async def end_when_gone() -> None:
@@ -164,7 +167,7 @@ async def _one_by_one(response: httpx.Response) -> AsyncIterator[bytes]:
 def match_header(rankings: Rankings, turn: ShownTurn) -> dict[str, str]:
     """How strongly each ranking of a turn matches, and whether it is a guess, if the scorer says so."""
     matches = [rankings.get(id_).stats.match for id_ in turn.rankings]
-    texts = [f"{one}: {GUESS}" if one.is_guess else str(one) for one in matches if one]
+    texts = [f"{one.verdict}: {GUESS}" if one.is_guess else one.verdict for one in matches if one]
     return {"framenest-match": "; ".join(texts)} if texts else {}
 
 
