@@ -109,8 +109,7 @@ def rank(
     if server:
         opt.refuse_others("not possible with --server; --server '' ranks here", *WITH_SERVER)
     within = tokens.budget(limits=ImageLimits(max_side))
-    if not folder:
-        opt.refuse("it is the size of images for --to", "max_side")
+    opt.refuse("it is the size of images for --to", *() if folder else ("max_side",))
     if no_question:
         opt.refuse("nothing is scored with --no-question", "ocr", "rerank", "reranker", "calibration")
     if manifest is None:
