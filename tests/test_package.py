@@ -31,6 +31,7 @@ ROOMS = [
     ["models"],
     ["video"],
     ["transcript"],
+    ["listening"],
     ["scorers"],
     ["session"],
     ["method"],
