@@ -20,6 +20,7 @@ from framenest.models import CATALOGUE, locate
 from framenest.plugins import load_plugin, plugins
 from framenest.processes import cores
 from framenest.protocols import Progress, Store
+from framenest.scorers.checkpoint import EachProcess
 from framenest.text import one_line, size_text
 from framenest.transcript import Line, Transcript
 from framenest.video.decoder import SOUND_RATE, Decoder, HasSound
@@ -59,14 +60,14 @@ def whisper(model: str, store: DirectoryStore, config: ScorerConfig) -> Recogniz
     checkpoint, (device, _, number) = locate("asr", model, store), config.device.partition(":")
     gpu = device == "cuda" or (device == "auto" and ctranslate2.get_cuda_device_count())
     on = ("cuda", int(number.partition(",")[0] or 0), "float16") if gpu else ("cpu", 0, "int8")
-    load = cache(lambda: WhisperModel(str(checkpoint.path), *on, cpu_threads=cores()))
+    load = cache(lambda: EachProcess(lambda: WhisperModel(str(checkpoint.path), *on, cpu_threads=cores())))
     # Without sampling, so that the same sound gives the same lines.
     how: dict[str, Any] = {"temperature": 0.0, "condition_on_previous_text": False, "vad_filter": True}
     how["task"] = "translate" if config.listen_translate else "transcribe"
 
     def recognize(samples: NDArray[np.float32]) -> Transcript:
         try:
-            segments, about = load().transcribe(samples, **how)
+            segments, about = load()().transcribe(samples, **how)
             said = [one for one in segments if one.compression_ratio <= LOOP_RATIO]
         except (RuntimeError, ValueError) as error:
             raise ScorerError(f"Whisper failed: {one_line(error)}") from error
