@@ -320,6 +320,7 @@ LOOK_FOR = option(
     metavar="TEXT",
 )
 AS_JSON = option("Print JSON.", "--json")
+MAX_SIDE = option("Shrink images to this many pixels on the longer side; 1568 suits most models.")
 KEEP_FEATURES = option(
     "Cache features of any size, or none. [default: up to 512 MiB per video]",
     "--keep-features/--no-keep-features",
