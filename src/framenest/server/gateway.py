@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from urllib.parse import unquote
 
 import anyio
@@ -51,6 +52,7 @@ class Gateway:
         token = service.settings.token
         self._key, self._secrets = f"Bearer {key}" if key else None, (token, session(token)) if token else ()
         self.client = httpx.AsyncClient(
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # one client's are no other's
             timeout=httpx.Timeout(ANSWER_SILENT_SECONDS, connect=10.0, pool=None),
             limits=httpx.Limits(keepalive_expiry=2.0),  # as many as there are clients; servers have 5 seconds
         )
@@ -62,6 +64,7 @@ class Gateway:
             raise Refusal(404, "this server has no gateway to a model; it was started without --upstream")
         request = Request(scope, receive)
         is_chat = (request.method, request.scope["path"]) == ("POST", f"{GATEWAY}chat/completions")
+        refusal = None  # also if the client leaves
         async with self._bodies.read(request, is_chat=is_chat) as body, anyio.create_task_group() as group:
 
             async def end_when_gone() -> None:
