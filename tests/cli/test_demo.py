@@ -38,8 +38,9 @@ def test_the_demo_fetches_once_and_shows_everything(clips, capsys, tmp_path):
     assert "$ framenest search 'a glass of beer' demo/x59_quiet_crew.mp4 demo/big_buck_bunny.mp4" in out
     page = (tmp_path / "demo" / "report.html").read_text()
     for name in ("x59_quiet_crew", "big_buck_bunny"):
-        with Image.open(tmp_path / "demo" / f"{name}.png") as sheet:
-            assert sheet.width == 4 * 332 + 12
+        for sheet in (f"{name}.webp", f"{name}-even.webp"):
+            with Image.open(tmp_path / "demo" / sheet) as picture:
+                assert picture.width == 4 * 332 + 12
         assert f'href="{name}.html"' in page
         assert (tmp_path / "demo" / f"{name}.html").exists()
     assert "CC BY 3.0" in page

@@ -90,7 +90,7 @@ def test_bootstrap_brackets_the_mean_and_repeats():
 def test_summary_by_hand():
     rows = []
     for first, hits in ((1, (1, 1)), (9, (0, 1))):
-        row = recall.RecallOutcome(first_hit=first, ranked=True, candidates=10, seconds=1.0)
+        row = recall.RecallOutcome(first_hit=first, ranked=True, candidates=10)
         row.by_budget = {k: {"hit": float(h)} for k, h in zip((8, 16), hits, strict=True)}
         rows.append(row)
     summary = recall.summarise(rows)

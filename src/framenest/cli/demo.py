@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from html import escape
 from importlib import resources
@@ -22,10 +22,8 @@ from framenest.cli import options as opt
 from framenest.cli.options import command, option
 from framenest.cli.printing import confirm, note, out, say
 from framenest.errors import NotFetched, ScorerError
-from framenest.frames import ImageSpec
-from framenest.images import data_url, encode_image
+from framenest.images import data_url
 from framenest.models import PackageFile
-from framenest.report.contact_sheet import contact_sheet
 from framenest.report.page import plain_page
 from framenest.scorers import choose
 from framenest.selectors.selection import load_result
@@ -70,36 +68,24 @@ def demo(
     body, videos = "", list(_videos(folder, common))
     for video, question, credit in videos:
         stem = str(folder / video.stem)
-        ranking, uniform, report, sheet = (f"{stem}{end}" for end in (".json", "-even.json", ".html", ".png"))
+        ranking, uniform, report = (f"{stem}{end}" for end in (".json", "-even.json", ".html"))
         _run(rank.rank, video, question, "-k", BUDGET, "-o", ranking, *shared)
         _run(rank.select, video, question, "--selector", "uniform", "-k", BUDGET, "-o", uniform, *shared)
         _run(exports.report, ranking, uniform, "-o", report, *shared)
-        picture = _sheet((ranking, uniform), question, common)
-        write_atomic(Path(sheet), encode_image(picture, "png"))
-        confirm("contact sheet in", sheet)
-        url = data_url(encode_image(picture, "webp"), "image/webp")
         link = f'<a href="{video.stem}.html">{video.name}: all budgets, and why</a>'
         body += f'<h2>{escape(question)}</h2><p class="facts"><span>{escape(credit)}</span>{link}</p>'
-        body += f'<div class="sheet"><img src="{url}" alt="Chosen frames above evenly spaced ones"></div>'
+        titles = f"{BUDGET} frames that Framenest chose for “{question}”", f"{BUDGET} evenly spaced frames"
+        for file, title in zip((ranking, uniform), titles, strict=True):
+            prefix, sheet = load_result(file).prefix(BUDGET), Path(file).with_suffix(".webp")
+            shown = reopen(prefix.video, store=common.cache)
+            exports.write_frames(prefix, shown, common, None, sheet, title=title)
+            url = data_url(sheet.read_bytes(), "image/webp")
+            body += f'<div class="sheet"><img src="{url}" alt="{escape(title)}"></div>'
     query, paths = videos[0][1], [path for path, *_ in videos]
     _run(many_videos.search, query, *paths, "-n", 3, "--sheet", folder / "search.png", *shared)
     body += f'<p><a href="search.png">Moments of all videos that match “{escape(query)}”</a></p>'
     write_atomic(folder / "report.html", plain_page("Framenest’s demo", body).encode())
     confirm("everything on one page:", str(folder / "report.html"))
-
-
-def _sheet(files: Sequence[str], question: str, common: opt.Common) -> Image.Image:
-    """The contact sheets of a ranking and of evenly spaced frames, one above the other."""
-    titles = f"{BUDGET} frames that Framenest chose for “{question}”", f"{BUDGET} evenly spaced frames"
-    sheets = []
-    for file, title in zip(files, titles, strict=True):
-        prefix = load_result(file).prefix(BUDGET)
-        decoded = prefix.decode(reopen(prefix.video, store=common.cache), ImageSpec.short_side(240))
-        sheets.append(contact_sheet(prefix, [image for _, image in decoded], title=title))
-    whole = Image.new("RGB", (sheets[0].width, sheets[0].height + sheets[1].height))
-    whole.paste(sheets[0], (0, 0))
-    whole.paste(sheets[1], (0, sheets[0].height))
-    return whole
 
 
 def _videos(folder: Path, common: opt.Common) -> Iterator[tuple[Path, str, str]]:

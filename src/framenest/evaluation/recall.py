@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,7 +83,6 @@ class RecallOutcome:
     first_hit: int | None = None
     ranked: bool = False
     candidates: int = 0
-    seconds: float = 0.0
 
 
 def interval_of_mean(values: Floats) -> tuple[float, float]:
@@ -135,7 +133,6 @@ def summarise(outcomes: Sequence[RecallOutcome], seeds: int = 1) -> dict[str, An
         "mean_first_hit": _mean(ranks) if ranked else None,
         "found": len(ranks) / len(outcomes) if ranked else None,
         "candidates": _mean([outcome.candidates for outcome in outcomes]),
-        "seconds": _mean([outcome.seconds for outcome in outcomes]),
     }
     return summary
 
@@ -237,11 +234,9 @@ def collect(
             if noisy is not None:
                 noisy.learn(question.intervals, seed)
             for name, selector in selectors.items():
-                began = time.perf_counter()
                 selection = selector.select(video, question.question, budgets)
-                spent = time.perf_counter() - began
                 encoder = scorer if needs_scorer(specs[name]) else None  # then its frames are decoded already
-                outcomes[name].append(_judge(selection, question, video, session, encoder, spent))
+                outcomes[name].append(_judge(selection, question, video, session, encoder))
     progress("questions", len(questions), len(questions))
     return outcomes
 
@@ -252,13 +247,11 @@ def _judge(
     video: Decoder,
     session: Session,
     scorer: Scorer | None,
-    spent: float,
 ) -> RecallOutcome:
     """All measures of one selection; those of appearance are None for a timeline."""
-    outcome = RecallOutcome(candidates=selection.stats.get("candidates", 0), seconds=spent)
+    outcome = RecallOutcome(candidates=selection.stats.get("candidates", 0))
     if question.duration is None:
-        chosen = np.unique(np.concatenate([p.frames for p in selection.prefixes.values()]))
-        rows = session.features(video, scorer, THUMBNAIL).get(chosen, "selected frames")
+        rows = session.features(video, scorer, THUMBNAIL).get(selection.frames, "selected frames")
         looks = cues.encode(rows.thumbnails).astype(np.float64)
     for budget, prefix in selection.prefixes.items():
         half = selection.prefixes.get(budget // 2)

@@ -352,7 +352,7 @@ class _Models:
         self.classifier = _Classifier(files["mobilenetv2-7.onnx"], threads)
         path = files["efficientdet_lite0.tflite"]
         self.detector = _Detector(path, _at_once(), threads) if detects else None
-        self.names = _label_names()
+        self.names = {"classes": label_lines("imagenet.txt"), "objects": label_lines("coco.txt")}
         self.labels = _label_vectors(self.names, self.sentences, store)
         self.vocabulary = Vocabulary(self.names, self.labels, self.sentences)
 
@@ -392,10 +392,6 @@ def _describe(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -
     vectors = np.einsum("nk,nkd->nd", weights, labels[best])
     result: NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
     return result
-
-
-def _label_names() -> dict[str, list[str]]:
-    return {"classes": label_lines("imagenet.txt"), "objects": label_lines("coco.txt")}
 
 
 def _label_vectors(
