@@ -224,8 +224,8 @@ def tasks(
     a scorer needs `framenest lmms-eval prepare` first. Qwen3.5 thinks unless enable_thinking=False.
 
     \b
-    python -m lmms_eval --model qwen3_5 \\
-      --model_args pretrained=Qwen/Qwen3.5-9B,max_num_frames=32,enable_thinking=False \\
+    python -m lmms_eval --model qwen3_5 --model_args \\
+      pretrained=Qwen/Qwen3.5-9B,max_num_frames=32,enable_thinking=False \\
       --include_path $(framenest lmms-eval tasks --scorer blip2) \\
       --tasks framenest_videomme --log_samples --use_cache cache/
     """
@@ -269,7 +269,8 @@ def prepare(
     is not selected again, so the same command goes on after an interruption.
 
     \b
-    framenest lmms-eval prepare framenest_videomme --scorer blip2 --budgets 8,32,256 --part 1/8
+    framenest lmms-eval prepare framenest_videomme --scorer blip2 \\
+      --budgets 8,16,32,64,128,256 --part 1/8
     """
     folder = include_path or write_tasks(common.local, selectors.split(","), scorer=scorer, query=query)
     manifests = part_of(task_manifests(names, Path(folder), limit), part)

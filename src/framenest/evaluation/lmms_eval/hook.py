@@ -120,15 +120,16 @@ def store_answers_in_steps() -> None:
     ResponseCache.execute = in_steps
 
 
+@dataclass
 class TimedModel:
     """A model of lmms-eval whose time is measured, and whose failed requests end the run.
 
     lmms-eval would store a failed request, and score it as a wrong answer.
     """
 
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        self.answers, self.seconds = 0, 0.0
+    model: Any
+    answers: int = 0
+    seconds: float = 0.0
 
     def generate_until(self, requests: list[Any]) -> list[Any]:
         """As the model does it.
@@ -136,14 +137,14 @@ class TimedModel:
         `async_openai` adds to the settings of a request, which are part of the key of its stored answer, and
         opens an event loop for each call, in which the connections of an earlier call are dead.
         """
-        client: Any = getattr(self._model, "client", None)
+        client: Any = getattr(self.model, "client", None)
         if type(client).__name__ == "AsyncOpenAI":
             from openai import DefaultAsyncHttpxClient
 
-            self._model.client = client.copy(http_client=DefaultAsyncHttpxClient())
+            self.model.client = client.copy(http_client=DefaultAsyncHttpxClient())
         settings = [(value, dict(value)) for one in requests for value in one.args if isinstance(value, dict)]
         start = time.perf_counter()
-        answers = list(self._model.generate_until(requests))
+        answers = list(self.model.generate_until(requests))
         self.seconds += time.perf_counter() - start
         self.answers += len(answers)
         for changed, before in settings:
