@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
 from framenest.config import ScorerConfig, must_be
 from framenest.errors import ConfigError, FramenestError, ScorerError
+from framenest.listening import load_recognizer, transcribe
 from framenest.models import CATALOGUE
 from framenest.processes import process_memory, return_memory
 from framenest.progress import Bars, ShowProgress, Timing
@@ -38,7 +40,8 @@ class Session:
     """Opens each video once, and decodes and encodes each frame once, for all selectors.
 
     Open videos, indexes and features share one memory limit with LRU eviction, so a session can go through
-    any number of videos.
+    any number of videos. A pickled session holds its arguments and opens again what it needs; in a forked
+    process, the scorer loads again.
 
     Args:
         scorer: a name, a Scorer, or None for rankings without a question.
@@ -67,6 +70,7 @@ class Session:
         decoder: str = "pyav",
         memory: int | None = None,
     ) -> None:
+        self._arguments = {name: value for name, value in locals().items() if name != "self"}
         must_be("scoring", scoring, ScorerConfig | None, "a ScorerConfig")
         must_be("store", store, str | os.PathLike | Store | None, "a folder, a URL or a Store")
         self.scoring = scoring or ScorerConfig()
@@ -77,6 +81,7 @@ class Session:
         self.features_limit = FeaturesLimit(self.store)
         self._decoder = decoder
         self._local = local_directory(self.store)
+        self.recognizer = load_recognizer(self.scoring, self._local)
         self._scorer = scorer
         self._loaded: dict[str, Scorer] = {}
         self._encoder: SentenceEncoder | None = None
@@ -84,6 +89,9 @@ class Session:
         self._items: dict[tuple[Any, ...], Any] = {}
         """Decoders, indexes and features, the least recently used first."""
         self._has_new = False
+
+    def __reduce__(self) -> tuple[partial[Session], tuple[()]]:
+        return partial(type(self), **self._arguments), ()
 
     @property
     def scorer(self) -> Scorer | None:
@@ -180,9 +188,23 @@ class Session:
         )
 
     def transcript(self, decoder: Decoder) -> Transcript | None:
-        """The transcript of a video, found as `ScorerConfig.subtitles` says; None if there is none."""
+        """The transcript of a video, found as `ScorerConfig.subtitles` says; None if there is none.
+
+        Then it is made of the sound, if `ScorerConfig.listen` says so; if that fails, a note says why.
+        """
+        wanted = self.scoring.subtitles or (AUTO if self.recognizer else NONE)
         with self.timing("transcript"):
-            return find_transcript(decoder, self.scoring.subtitles or NONE, self.store)
+            transcript = find_transcript(decoder, wanted, self.store)
+        if self.recognizer is None or (transcript and transcript.lines):
+            return transcript
+        with self.timing("listen"):
+            spoken = transcribe(decoder, self.recognizer, self.store, self.progress)
+        notes, language = (*(transcript.notes if transcript else ()), *spoken.notes), spoken.language or "en"
+        if not self.scoring.listen_translate and not language.lower().startswith("en"):
+            notes += (
+                f"spoken in {language}: questions are compared in English; listen_translate translates",
+            )
+        return replace(spoken, notes=notes)
 
     def speech(self, transcript: Transcript) -> Speech:
         """A transcript that can be matched with questions.
@@ -213,7 +235,7 @@ class Session:
         try:
             return transcript, self.speech(transcript) if transcript.lines else None
         except FramenestError as error:
-            if self.scoring.subtitles != AUTO:
+            if self.scoring.subtitles not in (None, AUTO):
                 raise
             note = f"the transcript is not used for ranking: {error}"
             return replace(transcript, notes=(*transcript.notes, note)), None

@@ -72,12 +72,19 @@ def test_what_was_ranked_is_saved_for_the_other_commands(capsys, clip, table, tm
 )
 def test_a_guess_is_not_silent(clip, tmp_path, question, step):
     match, store = MatchStrength(0.3, "cannot tell", (), ("unicorn",)), DirectoryStore(tmp_path)
-    guess, hint = advice("tags 2 (relative to the video)", question, match, store)
-    assert "knows no word of the question" in guess
+    (hint,) = advice("tags 2 (relative to the video)", question, match, store)
     assert step in hint
     assert advice("tags 2", question, replace(match, verdict="weak"), store) != []
     assert advice("tags 2", question, replace(match, verdict="strong"), store) == []
     assert advice("tags 2", question, None, store) == []
+
+
+def test_a_question_about_text_names_what_reads_it(tmp_path, monkeypatch):
+    match, store = MatchStrength(0.3, "weak"), DirectoryStore(tmp_path)
+    monkeypatch.setattr("framenest.models.ModelEntry.installed", lambda _: False)
+    first, _ = advice("tags 2", "Who directed the film?", match, store)
+    assert re.match(r"the question asks for something written; to read it, run: .*\[tags\]", first)
+    assert "written" not in advice("tags 2", "When is a cup there?", match, store)[0]
 
 
 def test_ask_says_that_the_frames_are_a_guess(capsys, clip, table, monkeypatch):
@@ -87,7 +94,6 @@ def test_ask_says_that_the_frames_are_a_guess(capsys, clip, table, monkeypatch):
         asked = ("ask", clip, "Is there a unicorn?", "-k", 4, "--scorer", table, "--base-url", server.url)
         err = run(capsys, *asked)[2]
     assert f"note: {GUESS}" in err
-    assert "models fetch" in err
 
 
 def test_where_nothing_matches_frames_are_spread_evenly_unless_a_selector_is_named(
@@ -320,9 +326,50 @@ def test_quiet_prints_the_answer_and_what_it_cites(capsys, clip, tmp_path):
     assert re.fullmatch(r"Bars <4\.0 seconds>\.\s+cited\t0:04\.0 \(frame 100\)\n", out), out
 
 
-def test_too_many_frames_name_the_option_that_helps(capsys, clip):
-    reply = (400, {"error": {"message": "At most 3 image(s) may be provided in one prompt."}})
-    with ScriptedServer(reply, models=["m"]) as server:
+TOO_MANY = (400, {"error": {"message": "At most 3 image(s) may be provided in one prompt."}})
+
+
+def test_a_limit_of_images_is_read_from_the_error(capsys, clip, table):
+    """The best frames that fit are sent instead."""
+    with ScriptedServer(TOO_MANY, "Bars.") as server:
+        given = ("-k", "8,16", "--scorer", table, "--base-url", server.url)
+        code, out, err = run(capsys, "ask", clip, "What?", *given)
+        assert code == 0
+        assert [len(times_in(server.turns(number)[0])) for number in (0, 1)] == [8, 3]
+        assert "CANNOT TELL" not in server.turns()[0]["content"][-1]["text"]  # there are no more to ask for
+    assert f"{server.url} takes at most 3 images; it got the best 3 frames" in err
+    assert re.search(r"^3\t3\t", out, re.M)
+
+
+def test_a_limit_of_images_is_kept(clip, ranking):
+    chosen = Ranking.load(ranking)
+    with ScriptedServer(TOO_MANY, "Bars.") as server, Client(server.url) as client:
+        replies = [ask(client, chosen, "What?", 8) for _ in range(2)]
+        assert [len(times_in(server.turns(number)[0])) for number in range(3)] == [8, 3, 3]
+    assert {tuple(reply.prefix.frames) for reply in replies} == {tuple(chosen.prefix(3).frames)}
+
+
+def test_a_budget_in_tokens(capsys, clip, table):
+    """Of 96 × 64, an image is 10 × 7 cells: five fit into 400 tokens."""
+    given = ("--scorer", table, "--tokens", 400, "--tiers")
+    with ScriptedServer("Bars.") as server:
+        assert run(capsys, "ask", clip, "What?", *given, "--base-url", server.url)[0] == 0
+        assert len(times_in(server.turns()[0])) == 5
+        asked = len(server.requests)
+        for wrong, why in (
+            (["-k", 8], "--budget has no effect: --tokens says how many frames"),
+            (["--selector", "uniform"], "--tokens is for the selector mec, not for uniform; give -k"),
+            (["--style", "vllm-video"], "tiers need images"),
+        ):
+            code, _, err = run(capsys, "ask", clip, "What?", *given, *wrong, "--base-url", server.url)
+            assert (code, why in err) == (2, True), err
+        code, _, err = run(capsys, "ask", clip, "What?", "--tiers", "--base-url", server.url)
+        assert (code, "--tiers has no effect: only --tokens has tiers" in err) == (2, True)
+        assert len(server.requests) == asked
+
+
+def test_a_server_that_refuses_what_it_allows(capsys, clip):
+    with ScriptedServer(TOO_MANY, models=["m"]) as server:
         code, _, err = run(capsys, "ask", clip, "What?", "-k", 8, "--base-url", server.url, *UNIFORM)
-    assert code == 2
-    assert "accepts at most 3 images per request; send 3 frames (-k 3)" in err
+    assert (code, len(server.requests)) == (2, 2)
+    assert "answered 400: At most 3 image(s) may be provided" in err

@@ -21,6 +21,7 @@ from framenest.processes import own_memory
 from framenest.protocols import GUESS, MatchStrength
 from framenest.server.conversation import MAX_QUESTION_CHARS, ShownTurn
 from framenest.server.gateway import match_header
+from framenest.server.guard import session
 from framenest.server.server_settings import MIB
 from local_http import local_http
 from media import number_in, numbered_video
@@ -148,8 +149,8 @@ def test_a_guess_is_told_in_a_header():
         "c": None,
     }
     rankings = SimpleNamespace(get=lambda id_: SimpleNamespace(stats=SimpleNamespace(match=matches[id_])))
-    turn = ShownTurn([], [*matches], 4, False, "", "", {})
-    assert match_header(rankings, turn) == {"framenest-match": f"strong (0.90); cannot tell: {GUESS}"}
+    turn = ShownTurn("", [], [*matches], 4, False, "", "", {})
+    assert match_header(rankings, turn) == {"framenest-match": f"strong; cannot tell: {GUESS}"}
     assert match_header(rankings, turn._replace(rankings=["c"])) == {}
 
 
@@ -322,6 +323,41 @@ def test_how_a_turn_was_answered_survives_a_restart(serve, behind, first, clip_d
     for settings in ({"k": 5}, {"k": 6}):  # the first is remembered
         assert ask(server, [other, said(), user(QUESTION)], settings).status_code == 200
         assert len(frames_in(behind.messages[0])) == 5
+
+
+def test_a_part_equal_to_a_videos_id_is_not_that_video(server, behind):
+    """Otherwise a stranger's request with such a part would change what the turn of another client shows."""
+    mine, other = server.indexed("clip.mp4"), server.indexed("more/short.mp4")
+    turn = user(video(mine), other, {"type": "text", "text": "Mine?"})
+    assert ask(server, [turn]).status_code == 200
+    (shown,) = behind.messages
+    assert ask(server, [user(mine, video(other), {"type": "text", "text": "Mine?"})]).status_code == 200
+    assert ask(server, [turn, said(), user(QUESTION)]).status_code == 200
+    assert behind.messages[0] == shown
+
+
+def test_an_address_that_reads_like_a_turn_is_an_address(server, media):
+    id_ = server.indexed("clip.mp4")
+    assert ask(server, [user(video(id_), "a:b")]).status_code == 200
+    for address in (f'["{id_}","a:b"]', f'[["video","{id_}"],["part","a:b"]]'):
+        answer = ask(server, [user(video(address), QUESTION)])
+        assert answer.status_code == 400, answer.text
+        assert "addresses are fetched only" in answer.json()["error"]["message"]
+
+
+def test_two_clients_with_the_same_turn_and_other_settings_keep_their_own(server, behind, first):
+    """The second does not change the conversation of the first, nor does the first that of the second."""
+    shown = {}
+    for k in (8, 1):
+        assert ask(server, [first], {"k": k}).status_code == 200
+        (shown[k],) = behind.messages
+        assert len(frames_in(shown[k])) == k
+    further = [said(), user(QUESTION)]
+    for k in (8, 1, 8):
+        assert ask(server, [first, *further], {"k": k}).status_code == 200
+        assert behind.messages[0] == shown[k]
+    assert ask(server, [first, *further]).status_code == 200
+    assert behind.messages[0] == shown[8]  # nobody asked so; the first counts
 
 
 def test_a_turn_stays_as_it_was_while_tools_are_called(server, behind, first):
@@ -561,8 +597,12 @@ def test_other_paths_methods_and_errors_pass(server, behind):
     async def reply(exchange):
         headers = {
             "x_ratelimit_remaining": "3",
-            "set_cookie": "framenest=x",
+            "set_cookie": "framenest=x; path=/",
             "access_control_allow_origin": "*",
+            "clear_site_data": '"*"',
+            "x_frame_options": "ALLOWALL",
+            "content_security_policy": "default-src *",
+            "referrer_policy": "unsafe-url",
         }
         await exchange.whole(b"no such file", 404, retry_after="7", **headers)
 
@@ -572,7 +612,13 @@ def test_other_paths_methods_and_errors_pass(server, behind):
     assert (asked.method, asked.path, asked.query) == ("DELETE", "/v1/files/a%2Fb", "limit=2&x=%20")
     assert (answer.status_code, answer.text, answer.headers["retry-after"]) == (404, "no such file", "7")
     assert answer.headers["x-ratelimit-remaining"] == "3"
-    assert not {"set-cookie", "access-control-allow-origin"} & set(answer.headers)
+    assert not {"set-cookie", "access-control-allow-origin", "clear-site-data"} & set(answer.headers)
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["content-security-policy"] == "sandbox; default-src 'none'"
+    for method in ("HEAD", "OPTIONS"):
+        assert server.http.request(method, "/v1/files", headers={"connection": "close"}).status_code == 404
+    assert "Traceback" not in server.log
     sent = server.http.post(
         "/v1/audio/transcriptions", content=b"\x00\xff", headers={"cookie": "framenest=1"}
     )
@@ -612,6 +658,33 @@ def test_the_servers_token_lets_in_and_goes_no_further(serve, behind, clip_data)
     assert ask(server, [user(video(clip_data), QUESTION)]).status_code == 200
     assert "authorization" not in behind.requests[-1].headers
     assert TOKEN not in str(behind.requests[-1])
+
+
+@pytest.mark.parametrize("given", ["token", "session"])
+def test_the_servers_token_goes_no_further_wherever_a_client_puts_it(serve, behind, given):
+    """By its value: which names clients use for a key is theirs to choose."""
+    token = "a-token+of/the:tests=0123456789"
+    server = serve("--upstream", behind.url, token=token, env={"FRAMENEST_TOKEN": token})
+    secret = token if given == "token" else session(token)
+    quoted = "".join(f"%{ord(letter):02x}" for letter in secret)
+    names = ["api-key", "x-api-key", "x-goog-api-key", "referer", "x-own", "proxy-authorization"]
+    headers = {name: f"https://here/?key={secret}&x=1" if name == "referer" else secret for name in names}
+    headers |= {"x-quoted": quoted, "x-inside": f"Token {secret};", "x-kept": "kept"}
+    url = f"{server.url}/v1/models?a=1&key={secret}&api-key={quoted}&b=x%20{quoted}x&c=2"
+    answer = server.http.get(url, headers=headers)
+    assert answer.status_code == 200
+    asked = behind.requests[-1]
+    assert asked.query == "a=1&c=2"
+    assert asked.headers["x-kept"] == "kept"
+    assert secret not in str(asked)
+    assert quoted not in str(asked)
+    before = len(behind.requests)
+    for named in (secret.replace("/", "%2f"), quoted):
+        refused = server.http.get(f"{server.url}/v1/{named}")
+        assert refused.status_code == 400
+        assert secret not in refused.text
+    assert len(behind.requests) == before
+    assert given == "session" or token not in server.log
 
 
 def test_the_upstreams_key_comes_from_the_environment_and_is_not_logged(serve, behind, clip_data):
@@ -724,9 +797,11 @@ def test_too_long_a_video_is_413_and_a_full_queue_429(serve, behind, media, clip
     assert int(refused[0].headers["retry-after"]) > 0
 
 
-@pytest.mark.parametrize(
-    "body", [b'{"video', b'["video"]', b'{"x": "\\ud800", "video": 1}', b"[" * 5000 + b'"video']
-)
+@pytest.mark.parametrize("body", [
+    b'{"video', b'["video"]', b'{"x": "\\ud800", "video": 1}', b"[" * 5000 + b'"video',
+    b'{"x": "\xff", "video": 1}',
+    b'{"\xe9": "video"}', b'\xff{"video": 1}',
+])  # fmt: skip
 def test_what_is_no_json_object_is_a_400(server, body):
     answer = server.http.post("/v1/chat/completions", content=body)
     assert answer.status_code == 400

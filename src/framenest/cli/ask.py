@@ -13,6 +13,7 @@ from framenest.lmm.ask import ask as ask_model
 from framenest.lmm.messages import check_style
 from framenest.method.mec import rank_request
 from framenest.method.ranking import Ranking
+from framenest.protocols import GUESS
 from framenest.rank_request import LookFor, RankRequest
 from framenest.scorers import advice
 from framenest.selectors import load_selector
@@ -33,6 +34,7 @@ def ask(
         "-k",
         default="16",
     ),
+    tokens: opt.TokenOptions,
     choices: tuple[str, ...] = opt.CHOICES,
     look_for: tuple[str, ...] = opt.LOOK_FOR,
     output: opt.OutputFile | None = option(
@@ -62,9 +64,11 @@ def ask(
       -k 8,16,32 --base-url …
     framenest ask kiln.mp4 "What happens after firing?" \\
       --with-transcript --base-url …
+    framenest ask kiln.mp4 "What is fired?" --tokens 8000 --tiers --base-url …
     """
     check_style(model.style, images.pairing)
     opt.refuse_pairing(model.style)
+    within = tokens.budget(model.style, pairing=images.pairing, limits=images.settings["limits"])
     printer = AnswerPrinter()
     with model.client() as client:
         opt.check_server(client)
@@ -82,8 +86,10 @@ def ask(
                 config=MECConfig.preset(DEFAULT_PRESET),
                 opening=opening,
             )
-            selected = _select(selector, request, session, opened, budgets)
+            selected = _select(selector, request, session, opened, [] if within else budgets)
         if isinstance(selected, Ranking):
+            if selected.stats.match is not None and selected.stats.match.is_guess:
+                note(GUESS)
             for line in advice(selected.scorer, question, selected.stats.match, common.local):
                 note(line)
         if output is not None:
@@ -93,7 +99,7 @@ def ask(
                 client,
                 selected,
                 question,
-                budgets,
+                within or budgets,
                 options=choices,
                 style=model.style,
                 video=opened,
@@ -105,6 +111,8 @@ def ask(
             )
         except ModelError as error:
             raise ModelError(f"{error} (-k {error.fits})" if error.fits else str(error)) from error
+    if (most := client.most_images) is not None:
+        note(f"{client.base_url} takes at most {most} images; it got the best {len(reply.prefix)} frames")
     if as_json:
         data = reply.to_json() | {
             "video": opened.info.path,
@@ -127,17 +135,19 @@ def _select(
     """Select the frames to send; MEC returns a ranking.
 
     If nothing clearly matches, MEC's first ranks are noise, and an overview serves the model better. A
-    selector that the user names is always used.
+    selector that the user names is always used, and MEC without budgets, since the others do not rank.
     """
     selector = load_selector(name or MecSelector.name, session, request.config)
     if not isinstance(selector, MecSelector):
         if request.look_for is not None:
             raise ConfigError(f"--look-for is for the selector mec, not for {name}")
+        if not budgets:
+            raise ConfigError(f"--tokens is for the selector mec, not for {name}; give -k")
         return selector.select(opened, request.question, budgets)
     ranking = rank_request(replace(request, config=selector.settings), session, opened)
     if not ranking.unmatched:
         return ranking
-    if name is not None:
+    if name is not None or not budgets:
         note(NO_MATCH_NOTE)
         return ranking
     note("nothing in this video clearly matches the question; sending frames at even intervals")

@@ -16,7 +16,7 @@ from framenest.cli.options import argument, command, option
 from framenest.cli.printing import TOP, confirm, note, out, print_json, print_prefix, print_ranking, say
 from framenest.errors import ConfigError, StoreError
 from framenest.frames import ImageSpec
-from framenest.images import encode_image
+from framenest.images import ImageLimits, encode_image
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.report.contact_sheet import contact_sheet
@@ -82,26 +82,31 @@ def _print_ranking_csv(ranking: Ranking, count: int) -> None:
 def extract(
     *,
     ranking: opt.InputFile = argument(),
-    budget: int = option("Number of frames.", "-k", required=True),
+    budget: int | None = option("Number of frames.", "-k"),
+    tokens: opt.TokenOptions,
     folder: opt.OutputFolder = option("Folder for the images.", "--to", required=True),
     kind: str = option(
         "Image format.", "--format", type=click.Choice(extraction.FRAME_FORMATS), default="jpg"
     ),
+    max_side: int | None = opt.MAX_SIDE,
     sheet: opt.ImageFile | None = option("Also draw a contact sheet: all frames with ranks and times."),
     as_json: bool = opt.AS_JSON,
     video: opt.RankedVideo,
     common: opt.Common,
 ) -> None:
-    """Write the K frames of a RANKING as images: original size, in time order.
+    """Write the K frames of a RANKING as images, in time order, at the original size unless told otherwise.
 
     File names contain frame, seconds and rank. Fails if the video has changed since it was ranked.
 
     \b
     framenest extract kiln.json -k 8 --to frames/ --sheet kiln.png
+    framenest extract kiln.json -k 8 --to frames/ --max-side 1568
+    framenest extract kiln.json --tokens 8000 --tiers --to frames/
     """
     result = load_result(ranking)
-    prefix, decoder = result.prefix(budget), video.reopen(result.video, common)
-    files = write_frames(prefix, decoder, common, folder, sheet, kind, title=result.question)
+    within = tokens.budget(limits=ImageLimits(max_side))
+    prefix, decoder = result.prefix(within or budget), video.reopen(result.video, common)
+    files = write_frames(prefix, decoder, common, folder, sheet, kind, max_side, title=result.question)
     if as_json:
         print_json({"files": list(map(str, files)), "sheet": None if sheet is None else str(sheet)})
     _note_if_complete(prefix)
@@ -114,6 +119,7 @@ def write_frames(
     folder: Path | None,
     sheet: Path | None,
     kind: str = "jpg",
+    max_side: int | None = None,
     *,
     title: str | None,
 ) -> list[Path]:
@@ -127,11 +133,14 @@ def write_frames(
                 "or give another folder"
             )
         with common.bars() as bars:
-            files = extraction.extract(prefix, folder, format=kind, video=decoder, progress=bars)
+            most = None if prefix.sizes else max_side  # a budget in tokens knows it
+            files = extraction.extract(
+                prefix, folder, format=kind, max_side=most, video=decoder, progress=bars
+            )
         confirm(f"{len(files)} frames in", str(folder))
     if sheet is not None:
-        batches = prefix.batches(decoder, ImageSpec.short_side(240))
-        drawn = contact_sheet(prefix, [image for batch in batches for image in batch.pixels[0]], title=title)
+        decoded = prefix.decode(decoder, ImageSpec.short_side(240))
+        drawn = contact_sheet(prefix, [image for _, image in decoded], title=title)
         write_atomic(sheet, encode_image(drawn, sheet.suffix[1:].lower()))
         confirm("contact sheet in", str(sheet))
     return files
@@ -149,10 +158,11 @@ FOLDER = "vlmevalkit"
 def export(
     *,
     ranking: opt.InputFile = argument(),
-    budget: int = option("Number of frames.", "-k", required=True),
+    budget: int | None = option("Number of frames.", "-k"),
+    tokens: opt.TokenOptions,
     style: str = option(
-        "For servers: openai, vllm-video. For transformers: qwen, hf-video, internvl, llava-onevision. "
-        "For other tools: vlmevalkit.",
+        "For servers: openai, gpt, gemini, vllm-video. For transformers: qwen, hf-video, internvl, "
+        "llava-onevision. For other tools: vlmevalkit.",
         type=click.Choice([*lmm.STYLES, FOLDER]),
         default="openai",
     ),
@@ -183,9 +193,12 @@ def export(
     if output is None:
         note("nothing will be written; give -o FILE")
     result = load_result(ranking)
+    counted = cast(lmm.StyleName, "openai" if style == FOLDER else style)
+    within = tokens.budget(counted, pairing=images.pairing, limits=images.settings["limits"])
+    prefix = result.prefix(within or budget)
     if style == FOLDER:
         folder = opt.check_writable_folder(Path(str(output)) / Path(result.video.path).stem)
-        name, prefix = extraction.vlmevalkit_name, result.prefix(budget)
+        name = extraction.vlmevalkit_name
         decoder = video.reopen(result.video, common)
         with common.bars() as bars:
             files = extraction.extract(prefix, folder, name=name, video=decoder, progress=bars)
@@ -198,9 +211,9 @@ def export(
         choices = result.options
     with common.bars() as bars:
         request = lmm.messages(
-            result.prefix(budget),
+            prefix,
             text,
-            cast(lmm.StyleName, style),
+            counted,
             options=choices,
             video=video.reopen(result.video, common),
             progress=bars,

@@ -36,8 +36,10 @@ from framenest.config import (
 )
 from framenest.errors import ConfigError, ScorerError, StoreError
 from framenest.frames import VideoInfo
+from framenest.image_tokens import TIERS, TokenBudget
 from framenest.images import IMAGE_FORMATS
-from framenest.lmm import FOR_SERVERS, STYLES, ImageLimits, Pairing, StyleName
+from framenest.listening import load_recognizer
+from framenest.lmm import FOR_SERVERS, STYLES, ImageLimits, Pairing, StyleName, token_budget
 from framenest.lmm.client import KEY_VARIABLE, Client
 from framenest.lmm.prompt import TOKENS
 from framenest.progress import Bars
@@ -190,6 +192,8 @@ def _build(kind: Any, values: dict[str, Any]) -> Any:
     }
     if kind is ScorerConfig and not values_by_field["rerank"]:
         refuse("nothing is reranked without --rerank COUNT", "reranker")
+    if kind is ScorerConfig and not (values_by_field["listen"] or values_by_field["listen_url"]):
+        refuse("sound is transcribed only with --listen or --listen-url", "listen_model", "listen_translate")
     if issubclass(kind, CheckedSettings):
         values_by_field = {name: value for name, value in values_by_field.items() if value is not None}
     return kind(**values_by_field)
@@ -316,6 +320,7 @@ LOOK_FOR = option(
     metavar="TEXT",
 )
 AS_JSON = option("Print JSON.", "--json")
+MAX_SIDE = option("Shrink images to this many pixels on the longer side; 1568 suits most models.")
 KEEP_FEATURES = option(
     "Cache features of any size, or none. [default: up to 512 MiB per video]",
     "--keep-features/--no-keep-features",
@@ -388,6 +393,7 @@ class ScorerChoice:
 
     def resolved(self, common: Common) -> str:
         """Return the scorer's name; for "auto", choose one for this machine and note why."""
+        load_recognizer(self.config, common.local)  # fails before the work starts
         short = self.name.partition(":")[0]
         if short in ("tags", "table") and self.config.device not in ("auto", "cpu"):
             raise ConfigError(f"--device {self.config.device} has no effect: {short} runs on the CPU")
@@ -502,7 +508,7 @@ class AnsweringModel:
     )
     model: str | None = option("Model to ask. [default: the server's, if it has just one]")
     style: StyleName = option(
-        "openai: one image per frame, any server. vllm-video: one video, vLLM.",
+        "openai: one image per frame, any server; gpt, gemini: with `detail`. vllm-video: one video, vLLM.",
         type=click.Choice(FOR_SERVERS),
         default="openai",
     )
@@ -581,6 +587,27 @@ class ImageOptions:
         """Keyword arguments for `messages` and `ask`."""
         limits = ImageLimits(self.max_side, self.max_pixels, self.quality, self.frame_pixels)
         return {"pairing": self.pairing, "limits": limits, "tell_times": self.tell_times}
+
+
+@dataclass(frozen=True)
+class TokenOptions:
+    """A budget in tokens, in place of -k."""
+
+    tokens: int | None = option(
+        "Instead of -k: as many frames as fit; tokens that images may cost the model."
+    )
+    tiers: bool = option(
+        "With --tokens: sharp first, small later. Ranks 1 to 4 at full size, to 16 at half the side, others "
+        "at a quarter."
+    )
+
+    def budget(self, style: StyleName = "openai", **settings: Any) -> TokenBudget | None:
+        """The budget for a style's model; None without one. settings: as for `token_budget`."""
+        if self.tokens is None:
+            refuse("only --tokens has tiers", "tiers")
+            return None
+        refuse("--tokens says how many frames", "budget", "budgets")
+        return token_budget(self.tokens, style, tiers=TIERS if self.tiers else None, **settings)
 
 
 @dataclass(frozen=True)

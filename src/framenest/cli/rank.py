@@ -24,10 +24,13 @@ from framenest.cli.printing import (
 from framenest.cli.ranking_server import RankingServer
 from framenest.config import DEFAULT_PRESET, FOR_CLIENTS, MECConfig, VideoConfig
 from framenest.errors import ConfigError
+from framenest.image_tokens import TokenBudget
+from framenest.images import ImageLimits
 from framenest.method.mec import check_horizon, rank_request
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.rank_request import LookFor, RankRequest
+from framenest.scorers import advice
 from framenest.selectors import load_selector, selector_names
 from framenest.selectors.selection import Selection
 from framenest.session import Session
@@ -35,8 +38,9 @@ from framenest.video.opening import reopen
 from framenest.video.source import is_remote
 
 WITH_SERVER = (
-    "video", "question", "output", "budgets", "folder", "sheet", "as_json", "verbose", "server",
-    "no_question", "choices", "look_for", "preset", "horizon", *FOR_CLIENTS, "quiet", "debug",
+    "video", "question", "output", "budgets", "tokens", "tiers", "folder", "max_side", "sheet", "as_json",
+    "verbose", "server", "no_question", "choices", "look_for", "preset", "horizon", *FOR_CLIENTS, "quiet",
+    "debug",
 )  # fmt: skip
 """Parameters that work with --server: those its API takes, and those of this side alone."""
 
@@ -57,9 +61,11 @@ def rank(
         "-k",
         default=(),
     ),
+    tokens: opt.TokenOptions,
     folder: opt.OutputFolder | None = option(
         "Also write the frames of the largest budget as images.", "--to"
     ),
+    max_side: int | None = opt.MAX_SIDE,
     sheet: opt.ImageFile | None = option("Also draw them as a contact sheet, with ranks and times."),
     as_json: bool = opt.AS_JSON,
     verbose: bool = option("Also print what was looked at, and the scores of each rank.", "-v"),
@@ -91,6 +97,7 @@ def rank(
     \b
     framenest rank kiln.mp4 "What happens after firing?" -o kiln.json
     framenest rank kiln.mp4 "What happens after firing?" -k 4 --to frames/
+    framenest rank kiln.mp4 "What is fired?" --tokens 8000 --tiers --to frames/
     framenest rank kiln.mp4 "What is fired?" --option cups --option tiles \\
       --set relevance_text=question+options
     framenest rank kiln.mp4 "What happens after firing?" \\
@@ -101,12 +108,14 @@ def rank(
     """
     if server:
         opt.refuse_others("not possible with --server; --server '' ranks here", *WITH_SERVER)
+    within = tokens.budget(limits=ImageLimits(max_side))
+    opt.refuse("it is the size of images for --to", *() if folder else ("max_side",))
     if no_question:
         opt.refuse("nothing is scored with --no-question", "ocr", "rerank", "reranker", "calibration")
     if manifest is None:
         _check_one(video, question, no_question, output)
-    elif video or question or budgets or look_for or folder or sheet or verbose:
-        raise ConfigError("--manifest does not go with VIDEO, QUESTION, -k, --look-for, --to, --sheet or -v")
+    elif video or question or budgets or within or look_for or folder or sheet or verbose:
+        raise ConfigError("--manifest does not go with VIDEO, QUESTION, -k, --tokens, --look-for, --to, -v")
     request = RankRequest(
         video=video or "",
         question=question,
@@ -139,10 +148,12 @@ def rank(
         check_horizon(budgets, opened, request.config)
         with bars:
             ranking = rank_request(request, session, opened)
-    largest = _deliver(ranking, budgets, output, as_json, verbose)
+    largest = _deliver(ranking, [within] if within else budgets, output, as_json, verbose)
+    for line in () if server else advice(ranking.scorer, question, ranking.stats.match, common.local):
+        note(line)
     if folder or sheet:
         shown = reopen(ranking.video, video, store=common.cache) if server else opened
-        write_frames(largest, shown, common, folder, sheet, title=question)
+        write_frames(largest, shown, common, folder, sheet, max_side=max_side, title=question)
     return 0
 
 
@@ -157,7 +168,7 @@ def _check_one(video: str | None, question: str | None, no_question: bool, outpu
 
 
 def _deliver(
-    ranking: Ranking, budgets: list[int], target: str | None, as_json: bool, verbose: bool
+    ranking: Ranking, budgets: Sequence[int | TokenBudget], target: str | None, as_json: bool, verbose: bool
 ) -> Prefix:
     """Write and print a ranking; returns its largest prefix."""
     prefixes = [ranking.prefix(k) for k in budgets or [min(TOP, len(ranking))]]  # before a file is written

@@ -19,6 +19,7 @@ from framenest.cache.files import write_atomic
 from framenest.config import MECConfig
 from framenest.errors import BudgetError
 from framenest.frames import VideoInfo, check_length
+from framenest.image_tokens import Size, TokenBudget
 from framenest.method.discovery import Cues
 from framenest.method.index import segments
 from framenest.method.prefix import Prefix
@@ -65,6 +66,7 @@ HEARD = 0.5
 MATCHING_RELEVANCE, MATCHING_CERTAINTY = 0.5, 0.25
 """Of a frame that matches the question, at least."""
 SAID_LETTERS = 60  # shown of what is said
+QUOTABLE = 0.5  # confidence from which a reason quotes what is said
 EDGE_SHARE = 0.02  # of the time that was looked at: its beginning, and its end
 REPEATED_SHARE = 0.5  # of a frame's evidence that a better rank shows: it repeats an event
 Role = Literal["evidence", "context"]
@@ -176,14 +178,16 @@ class Ranking:
     def transcript(self) -> Transcript | None:
         return self.pool.transcript
 
-    def said(self, rank: int) -> str:
+    def said(self, rank: int, least: float = 0.0) -> str:
         """The transcript while the frame of a rank, from 1, is on screen; empty if there is none.
+
+        least: leaves out the lines of which the speech recognizer is less confident.
 
         >>> ranking.said(1)
         ''
         """
         lines = self.transcript.around(float(self.seconds[rank - 1]), REACH) if self.transcript else []
-        return " ".join(line.text for line in lines)
+        return " ".join(one.text for one in lines if one.confidence is None or one.confidence >= least)
 
     @cached_property
     def roles(self) -> tuple[Role, ...]:
@@ -218,7 +222,8 @@ class Ranking:
         for place, (role, second) in enumerate(zip(self.roles, seconds.tolist(), strict=True)):
             if role == "evidence":
                 heard = "speech" in cues and cues["speech"][place] >= HEARD
-                words = f"“{shorten(self.said(place + 1), SAID_LETTERS, placeholder=' …')}”" if heard else ""
+                said = shorten(self.said(place + 1, QUOTABLE), SAID_LETTERS, placeholder=" …")
+                words = (f"“{said}”" if said else "speech, not clearly heard") if heard else ""
                 seen = labels[self.order[place]] if labels else ""
                 reason = (
                     " · ".join(filter(None, (seen, words))) or f"relevance {cues['relevance'][place]:.2f}"
@@ -280,21 +285,32 @@ class Ranking:
         ]
         return prefix.strip(lines)
 
-    def prefix(self, budget: int) -> Prefix:
+    def prefix(self, budget: int | TokenBudget | None = None, *, tokens: int | None = None) -> Prefix:
         """The first `budget` ranks, in time order.
 
         Args:
             budget: frames wanted, 1 or more. It may exceed the ranking only if every candidate of a short
-                video is ranked already (`Prefix.complete`).
+                video is ranked already (`Prefix.complete`). A `TokenBudget` takes as many as fit.
+            tokens: instead of budget, the most tokens that the images may cost Qwen3-VL.
 
         Raises:
-            BudgetError: the ranking has too few ranks; the message says which horizon to rank with.
+            BudgetError: the ranking has too few ranks; the message says which horizon to rank with. Or the
+                tokens are too few for one image; it says how many work.
+
+        >>> ranking.prefix(tokens=200).sizes
+        ((96, 64), (96, 64))
         """
+        if (budget is None) == (tokens is None):
+            raise BudgetError("give a budget in frames (-k) or in tokens (--tokens)")
+        within, sizes = budget if tokens is None else TokenBudget(tokens), list[Size]()
+        if isinstance(within, TokenBudget):
+            sizes = within.fit(self.seconds.tolist(), self.video.width, self.video.height)
+            budget = len(sizes)
         budget = Budget(budget)
         if budget > len(self) and len(self) < len(self.pool):
             raise BudgetError(
                 f"this ranking has {len(self)} ranks, too few for a budget of {budget}; "
-                f"rank again with horizon={budget} (--horizon {budget})"
+                f"rank again with horizon={budget}"
             )
         ranks = np.argsort(self.order[:budget], kind="stable")
         chosen = self.order[ranks]
@@ -303,7 +319,8 @@ class Ranking:
         roles = tuple(self.roles[i] for i in ranks)
         reasons = tuple(self.reasons[i] for i in ranks)
         complete = budget > len(self)
-        return Prefix(self.video, budget, frames, seconds, ranks + 1, complete, "", *known, roles, reasons)
+        about = complete, "", *known, roles, reasons, tuple(sizes[rank] for rank in ranks if sizes)
+        return Prefix(self.video, budget, frames, seconds, ranks + 1, *about)
 
     def to_json(self) -> dict[str, Any]:
         pool = self.pool
@@ -480,24 +497,13 @@ def _positions(file: RankingFile) -> list[int]:
 
 
 def _terms(file: RankingFile) -> dict[str, NDArray[np.float64]]:
-    known = {
-        "rank",
-        "frame",
-        "seconds",
-        "from",
-        "evidence",
-        "said",
-        "seen",
-        "role",
-        "reason",
-        *file.pool.cues,
-    }
+    facts = ("rank", "frame", "seconds", "from", "evidence", "said", "role", "reason", *file.pool.cues)
     return {
         name: np.array(
             [convert(row.get(name), Number, f"ranks[{i}].{name}") for i, row in enumerate(file.ranks)]
         )
         for name in file.ranks[0]
-        if name not in known
+        if name not in facts
     }
 
 

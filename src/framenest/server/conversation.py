@@ -13,18 +13,19 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 from weakref import WeakValueDictionary
 
 import msgspec
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from framenest.cache.hashes import digest
 from framenest.images import ImageLimits
 from framenest.lmm.messages import STYLES, Draft, said_beside
 from framenest.lmm.prompt import OTHERWISE
 from framenest.method.prefix import Prefix
 from framenest.server.api_models import TurnSettings
+from framenest.server.body import Body
 from framenest.server.guard import Refusal, first_problem
 from framenest.server.library import LibraryVideo
 from framenest.server.server_settings import MIB
@@ -33,6 +34,7 @@ from framenest.server.service import Service
 IMAGE_LIMITS = ImageLimits(max_side=768)
 MAX_QUESTION_CHARS = 4000  # of a turn's text that choose its frames
 MAX_VIDEOS = 256  # in all turns; the same one may be in many
+MAX_MESSAGES = 10_000
 _SETTINGS = TypeAdapter(dict[str, TurnSettings])
 
 
@@ -66,11 +68,13 @@ class Message:
 class ShownTurn(NamedTuple):
     """A user's message with its frames.
 
-    content: for the model. rankings, k: what it shows. offers: whether it ends with OTHERWISE. times: of its
-    new frames, in seconds; a semicolon is between two videos. evidence: how many of the k frames of each
-    video match the question, such as "2/8". frames: numbers of all frames up to here, by video.
+    key: under which it is remembered. content: for the model. rankings, k: what it shows. offers: whether it
+    ends with OTHERWISE. times: of its new frames, in seconds; a semicolon is between two videos. evidence:
+    how many of the k frames of each video match the question, such as "2/8". frames: numbers of all frames
+    up to here, by video.
     """
 
+    key: str
     content: list[Any]
     rankings: list[str]
     k: int
@@ -105,11 +109,17 @@ class ChatFrames:
             latest = turns.pop()
         rungs, frames, shown = sorted(set(settings.k or self.settings.budget)), dict[str, set[int]](), None
         settings_before = settings.model_copy(update={"question": None, "options": [], "look_for": []})
+        asked = digest(settings.model_dump())
         for turn in turns:
-            k, offer, rankings = self.journal.recall(turn.digest) or (rungs[-1], False, [])
-            if not rankings or not all(map(self.service.rankings.has, rankings)):
+            await asyncio.sleep(0)  # there may be thousands
+            key, (k, offer, rankings) = self.recall(turn, asked) or (
+                f"{turn.digest}:{asked}",
+                (rungs[-1], False, []),
+            )
+            if not self.service.rankings.are_of(rankings, [video.id for video in turn.videos]):
                 rankings = await self.rankings(turn, settings_before)
-            shown = await self.show(turn, rankings, k, offer, frames)
+            shown = await self.show(key, turn, rankings, k, offer, frames)
+            self.remember(shown)
             frames = shown.frames
             fields["messages"][turn.place] = turn.fields | {"content": shown.content}
         if latest is None:
@@ -117,24 +127,30 @@ class ChatFrames:
             return
         rankings = await self.rankings(latest, settings)
         for k in rungs:
-            shown = await self.show(latest, rankings, k, k != rungs[-1], frames)
+            shown = await self.show(f"{latest.digest}:{asked}", latest, rankings, k, k != rungs[-1], frames)
             fields["messages"][latest.place] = latest.fields | {"content": shown.content}
             yield msgspec.json.encode(fields), shown, shown.offers
 
     async def parse(self, messages: Sequence[Any]) -> list[Message]:
         """The messages of a request, with their videos fetched."""
+        if len(messages) > MAX_MESSAGES:
+            raise Refusal(413, f"a conversation has at most {MAX_MESSAGES} messages")
         contents = [_content(message) for message in messages]
         if sum(isinstance(part, VideoSource) for content in contents for part in content) > MAX_VIDEOS:
             raise Refusal(400, f"a conversation has at most {MAX_VIDEOS} videos")
         hashed, parsed = hashlib.blake2b(digest_size=16), list[Message]()
         for message, content in zip(messages, contents, strict=True):
             parts = [await self.video(part) if isinstance(part, VideoSource) else part for part in content]
-            ids = [part.id if isinstance(part, LibraryVideo) else part for part in parts]
-            hashed.update(msgspec.json.encode(ids or message))
-            texts = [part.get("text") for part in parts if isinstance(part, dict)]
-            text = "\n".join(text for text in texts if isinstance(text, str)).strip()[:MAX_QUESTION_CHARS]
             fields = message | {"content": None} if parts != content else message
-            parsed.append(Message(len(parsed), fields, parts, text, hashed.hexdigest()))
+            tagged = [
+                ["video", part.id] if isinstance(part, LibraryVideo) else ["part", part] for part in parts
+            ]
+            await asyncio.to_thread(hashed.update, msgspec.json.encode([fields, tagged]))
+            texts = [part.get("text") for part in parts if isinstance(part, dict)]
+            text = "\n".join(text for text in texts if isinstance(text, str)).strip()
+            parsed.append(
+                Message(len(parsed), fields, parts, text[:MAX_QUESTION_CHARS], f"turn:{hashed.hexdigest()}")
+            )
         return parsed
 
     async def video(self, source: VideoSource) -> LibraryVideo:
@@ -142,9 +158,9 @@ class ChatFrames:
         library, (address, name) = self.service.library, source
         if ":" not in (id_ := address.removeprefix("framenest://")):
             return library.get(id_)
-        if file := re.match(r"file://[^/]*([^?#]*)", address):  # urlsplit refuses some hosts
-            return await asyncio.to_thread(library.add_path, unquote(file[1]))
-        key = (await asyncio.to_thread(hashlib.blake2b, address.encode(), digest_size=16)).hexdigest()
+        if address.startswith("file://"):
+            return await asyncio.to_thread(library.add_path, address)
+        key = f"address:{await asyncio.to_thread(_hash, address)}"
         async with self._arriving.setdefault(key, asyncio.Lock()):
             try:
                 video = library.get(self.journal.recall(key) or "")
@@ -173,8 +189,29 @@ class ChatFrames:
             ids.append(id_)
         return ids
 
+    def recall(self, turn: Message, asked: str) -> tuple[str, Any] | None:
+        """How a turn was answered, (k, offers, rankings), and its key.
+
+        asked: hash of settings. Of two clients with the same turn, each gets back what its settings chose;
+        for other settings, what was answered first holds.
+        """
+        keys = (f"{turn.digest}:{asked}", self.journal.recall(turn.digest))
+        return next(((key, known) for key in keys if key and (known := self.journal.recall(key))), None)
+
+    def remember(self, turn: ShownTurn) -> None:
+        """Keep how a turn was answered, unless that is known."""
+        first, _, _ = turn.key.rpartition(":")
+        for key, value in (turn.key, [turn.k, turn.offers, turn.rankings]), (first, turn.key):
+            self.journal.remember(key, self.journal.recall(key) or value)
+
     async def show(
-        self, turn: Message, rankings: list[str], k: int, offer: bool, earlier: Mapping[str, set[int]]
+        self,
+        key: str,
+        turn: Message,
+        rankings: list[str],
+        k: int,
+        offer: bool,
+        earlier: Mapping[str, set[int]],
     ) -> ShownTurn:
         """Put those of the first k frames of its rankings into a turn that are not among the earlier ones.
 
@@ -197,8 +234,7 @@ class ChatFrames:
             complete = complete and prefix.complete
         offers = offer and not complete
         content += [{"type": "text", "text": OTHERWISE}] * offers
-        self.journal.remember(turn.digest, [k, offers, rankings])
-        return ShownTurn(content, rankings, k, offers, ";".join(times), ";".join(evidence), shown)
+        return ShownTurn(key, content, rankings, k, offers, ";".join(times), ";".join(evidence), shown)
 
     async def _images(self, ranking: str, new: Prefix) -> list[Any]:
         """Frames as parts of a message, each after its time."""
@@ -214,14 +250,15 @@ class ChatFrames:
         return [part for part in request["messages"][0]["content"] if part.get("text") != ""]
 
 
-def parse_request(body: bytes) -> tuple[dict[str, Any], TurnSettings]:
+def parse_request(body: Body) -> tuple[dict[str, Any], TurnSettings]:
     """The fields of a chat completion, and the settings in its field `framenest`."""
     try:
-        fields: dict[str, Any] = msgspec.json.decode(body, type=dict)
+        fields: dict[str, Any] = msgspec.json.decode(body.content, type=dict)
+        body.content = b""  # its size still counts: the fields take as much
         settings = _SETTINGS.validate_python({"framenest": fields.pop("framenest", {})})
     except ValidationError as error:
         raise Refusal(400, first_problem(error.errors())) from error
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refusal(400, f"the request is not a JSON object ({error})") from error
     return fields, settings["framenest"]
 
@@ -262,6 +299,13 @@ def _video_source(part: Any) -> VideoSource | None:
     if isinstance(address, str) and re.match(wanted, address):
         return VideoSource(address, str(fields.get("filename") or ""))
     return None
+
+
+def _hash(address: str) -> str:
+    hashed = hashlib.blake2b(digest_size=16)
+    for place in range(0, len(address), MIB):  # a piece at a time, which lets others go on
+        hashed.update(address[place : place + MIB].encode())
+    return hashed.hexdigest()
 
 
 async def _decoded(address: str) -> AsyncIterator[bytes]:

@@ -49,6 +49,7 @@ HEADERS = Headers({
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 })  # fmt: skip
+GATEWAY_HEADERS = Headers({**HEADERS, "content-security-policy": "sandbox; default-src 'none'"})
 _ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 log = logging.getLogger("framenest.server")
 
@@ -180,7 +181,9 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *HEADERS.raw]
+                ours = GATEWAY_HEADERS if scope["path"].startswith(GATEWAY) else HEADERS
+                others = [pair for pair in message.get("headers", ()) if pair[0].decode().lower() not in ours]
+                message["headers"] = [*others, *ours.raw]
             await send(message)
 
         try:
@@ -195,7 +198,7 @@ class Guard:
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "other")
             self._metrics.request(scope["method"], route, status, seconds)
-            path = scope["path"].encode("unicode_escape").decode()
+            path = scope["path"].replace(self._token or "\0", "TOKEN").encode("unicode_escape").decode()
             log.info("%s %s %d %.1f ms", scope["method"], path, status, 1000 * seconds)
 
     def _check(self, request: Request) -> None:
