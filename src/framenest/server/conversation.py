@@ -10,8 +10,9 @@ import asyncio
 import binascii
 import hashlib
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 from weakref import WeakValueDictionary
@@ -20,64 +21,87 @@ import msgspec
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from framenest.cache.hashes import digest
 from framenest.images import ImageLimits
 from framenest.lmm.messages import STYLES, Draft, said_beside
 from framenest.lmm.prompt import OTHERWISE
 from framenest.method.prefix import Prefix
 from framenest.server.api_models import TurnSettings
+from framenest.server.dialects import (
+    CHAT,
+    RESPONSES,
+    VIDEO,
+    Dialect,
+    VideoSource,
+    is_data,
+    put_frames,
+    take_videos,
+)
 from framenest.server.guard import Refusal, first_problem
 from framenest.server.library import LibraryVideo
-from framenest.server.server_settings import MIB
+from framenest.server.server_settings import MIB, MOST_SHOWN
 from framenest.server.service import Service
 
 IMAGE_LIMITS = ImageLimits(max_side=768)
 MAX_QUESTION_CHARS = 4000  # of a turn's text that choose its frames
 MAX_VIDEOS = 256  # in all turns; the same one may be in many
+MAX_SENT_BYTES = 64 * MIB  # of a request with frames
+LEFT_OUT = "(The frames that were here are left out.)"
 _SETTINGS = TypeAdapter(dict[str, TurnSettings])
 
 
-class VideoSource(NamedTuple):
-    """Where the video of a message is: an address, or a data URL."""
+@dataclass
+class Turn:
+    """What a client says between two answers, and the videos of which it shows frames.
 
-    address: str
-    name: str
+    messages: those with frames, by place; VIDEO is where they go. videos: what goes there, in order. labels:
+    texts before the frames. text: what chooses them. digest: of the conversation up to here; key: with the
+    settings. offer: whether it may end with OTHERWISE.
+    """
+
+    answered: bool
+    messages: dict[int, Any] = field(default_factory=dict)
+    videos: list[LibraryVideo] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    text: str = ""
+    digest: str = ""
+    key: str = ""
+    rankings: list[str] = field(default_factory=list)
+    k: int = 0
+    offer: bool = False
 
 
 @dataclass(frozen=True)
-class Message:
-    """A message and its place in a request.
+class Conversation:
+    """A request, without the data of its videos.
 
-    fields: as they came; without the content if that has videos. parts: of a user's content, with a
-    LibraryVideo where frames go. text: what chooses them. digest: of the conversation up to here.
+    names: of all videos, by id. frames: those of earlier turns that the model server keeps, by video. rungs:
+    the budgets of the last turn; none if it is answered.
     """
 
-    place: int
-    fields: Any
-    parts: Sequence[Any]
-    text: str
-    digest: str
-
-    @property
-    def videos(self) -> list[LibraryVideo]:
-        """The videos in it, in order; one may be there twice."""
-        return [part for part in self.parts if isinstance(part, LibraryVideo)]
+    dialect: Dialect
+    fields: dict[str, Any]
+    turns: list[Turn]
+    names: dict[str, str]
+    frames: dict[str, list[int]]
+    rungs: list[int]
 
 
 class ShownTurn(NamedTuple):
-    """A user's message with its frames.
+    """The last turn that shows frames, as it is sent.
 
-    content: for the model. rankings, k: what it shows. offers: whether it ends with OTHERWISE. times: of its
-    new frames, in seconds; a semicolon is between two videos. evidence: how many of the k frames of each
-    video match the question, such as "2/8". frames: numbers of all frames up to here, by video.
+    k: how many frames of each video. offers: whether it ends with OTHERWISE. times: of its new frames, in
+    seconds; a semicolon is between two videos. evidence: how many of the k frames of each video match the
+    question, such as "2/8". names, frames: of all videos and frames up to here.
     """
 
-    content: list[Any]
-    rankings: list[str]
+    turn: Turn
     k: int
     offers: bool
     times: str
     evidence: str
-    frames: dict[str, set[int]]
+    names: dict[str, str]
+    frames: dict[str, list[int]]
 
 
 class ChatFrames:
@@ -88,63 +112,88 @@ class ChatFrames:
         self._arriving = WeakValueDictionary[str, asyncio.Lock]()
         self._incoming, self._packing = asyncio.Semaphore(3), asyncio.Semaphore(3)  # others wait
 
-    async def requests(
-        self, fields: dict[str, Any], settings: TurnSettings
-    ) -> AsyncGenerator[tuple[bytes, ShownTurn | None, bool], None]:
-        """The request with frames in place of videos, again with more if the model cannot tell.
-
-        With the last turn that shows frames, and whether the model may ask for more. Turns that were answered
-        show the same frames as before.
-        """
-        messages = list[Message]()
-        if isinstance(fields.get("messages"), list):
-            messages = await self.parse(fields["messages"])
-            fields["messages"] = [message.fields for message in messages]  # without the data of videos
-        turns, latest = turns_with_videos(messages), None
-        if turns and not any(_role(message.fields) == "assistant" for message in messages[turns[-1].place :]):
-            latest = turns.pop()
-        rungs, frames, shown = sorted(set(settings.k or self.settings.budget)), dict[str, set[int]](), None
+    async def read(self, dialect: Dialect, fields: dict[str, Any], settings: TurnSettings) -> Conversation:
+        """The conversation in a request, with its videos fetched and its turns ranked."""
+        before = fields.get("previous_response_id") if dialect is RESPONSES else None
+        names, frames = self.journal.recall(f"response:{before}") or ({}, {})
+        messages, turns = fields.get(dialect.messages), list[Turn]()
+        if isinstance(messages, str) and names:
+            messages = [{"role": "user", "content": messages}]
+        if isinstance(messages, list):
+            messages, turns = await self.turns(dialect, messages, str(before), names)
+        asked, rungs = digest(settings.model_dump()), sorted(set(settings.k or self.settings.budget))
         settings_before = settings.model_copy(update={"question": None, "options": [], "look_for": []})
         for turn in turns:
-            k, offer, rankings = self.journal.recall(turn.digest) or (rungs[-1], False, [])
-            if not rankings or not all(map(self.service.rankings.has, rankings)):
-                rankings = await self.rankings(turn, settings_before)
-            shown = await self.show(turn, rankings, k, offer, frames)
-            frames = shown.frames
-            fields["messages"][turn.place] = turn.fields | {"content": shown.content}
-        if latest is None:
-            yield msgspec.json.encode(fields), shown, False
-            return
-        rankings = await self.rankings(latest, settings)
-        for k in rungs:
-            shown = await self.show(latest, rankings, k, k != rungs[-1], frames)
-            fields["messages"][latest.place] = latest.fields | {"content": shown.content}
-            yield msgspec.json.encode(fields), shown, shown.offers
+            turn.key, turn.k = f"{turn.digest}:{asked}", rungs[-1]
+            if turn.answered and (known := self.recall(turn, asked)):
+                turn.key, (turn.k, turn.offer, turn.rankings) = known
+            if not self.service.rankings.are_of(turn.rankings, [video.id for video in turn.videos]):
+                turn.rankings = await self.rankings(turn, settings_before if turn.answered else settings)
+        rungs = rungs[0 if dialect is CHAT else -1 :] if turns and not turns[-1].answered else []
+        fields = fields | ({dialect.messages: messages} if turns else {})
+        return Conversation(dialect, fields, turns, names, frames, rungs)
 
-    async def parse(self, messages: Sequence[Any]) -> list[Message]:
-        """The messages of a request, with their videos fetched."""
-        contents = [_content(message) for message in messages]
-        if sum(isinstance(part, VideoSource) for content in contents for part in content) > MAX_VIDEOS:
+    async def turns(
+        self, dialect: Dialect, messages: Sequence[Any], before: str, names: dict[str, str]
+    ) -> tuple[list[Any], list[Turn]]:
+        """The messages without the data of videos, and the turns that show frames.
+
+        A turn shows those of its own videos or, if it has only a text, of all before it. before: the response
+        that the messages follow. names: of the videos before them; theirs are added.
+        """
+        taken = [list[VideoSource]() for _ in messages]
+        kept = [take_videos(one, f"{dialect.messages}[{n}]", taken[n]) for n, one in enumerate(messages)]
+        if sum(map(len, taken)) > MAX_VIDEOS:
             raise Refusal(400, f"a conversation has at most {MAX_VIDEOS} videos")
-        hashed, parsed = hashlib.blake2b(digest_size=16), list[Message]()
-        for message, content in zip(messages, contents, strict=True):
-            parts = [await self.video(part) if isinstance(part, VideoSource) else part for part in content]
-            ids = [part.id if isinstance(part, LibraryVideo) else part for part in parts]
-            hashed.update(msgspec.json.encode(ids or message))
-            texts = [part.get("text") for part in parts if isinstance(part, dict)]
-            text = "\n".join(text for text in texts if isinstance(text, str)).strip()[:MAX_QUESTION_CHARS]
-            fields = message | {"content": None} if parts != content else message
-            parsed.append(Message(len(parsed), fields, parts, text, hashed.hexdigest()))
-        return parsed
+        if VIDEO in kept:
+            raise Refusal(400, f"{taken[kept.index(VIDEO)][0].place}: a video belongs in a message's content")
+        hashed, turns, question = hashlib.blake2b(before.encode(), digest_size=16), list[Turn](), ""
+        roles = [dialect.role(message) for message in kept]
+        starts = [n for n in range(1, len(roles)) if roles[n] == "assistant" != roles[n - 1]]
+        for start, end in pairwise([0, *starts, len(kept)]):
+            turn = Turn(end < len(kept) or roles[-1] == "assistant")
+            texts = dict[int, str]()
+            for n in range(start, end):
+                named = list[tuple[str, str, str]]()
+                while taken[n]:
+                    source = taken[n].pop(0)
+                    video = await self.video(source)
+                    turn.videos.append(video)
+                    turn.messages[n] = kept[n]
+                    named.append((video.id, source.name, source.place))
+                    names.setdefault(video.id, source.name)
+                hashed.update(msgspec.json.encode([kept[n], named], enc_hook=lambda _: None))
+                if roles[n] == "user" and (text := _text(kept[n])):
+                    texts[n] = text
+            question = "\n".join(texts.values())[:MAX_QUESTION_CHARS] or question
+            if texts and names and not turn.videos:
+                turn.videos = [self.service.library.get(id_) for id_ in names]
+                turn.messages = {max(texts): _begun_with_videos(kept[max(texts)], len(names), dialect)}
+            if turn.videos:
+                numbers = {id_: f"Video {n}: {name}" for n, (id_, name) in enumerate(names.items(), 1)}
+                turn.labels = [numbers[video.id].removesuffix(" ") for video in turn.videos if len(names) > 1]
+                turn.text, turn.digest = question, f"turn:{hashed.hexdigest()}"
+                turns.append(turn)
+        return kept, turns
 
     async def video(self, source: VideoSource) -> LibraryVideo:
         """The video at an address, or in a data URL; fetched or decoded if it is new."""
-        library, (address, name) = self.service.library, source
-        if ":" not in (id_ := address.removeprefix("framenest://")):
+        try:
+            return await self._video(source.address, source.name)
+        except Refusal as error:
+            raise Refusal(error.status, f"{source.place}: {error}", error.retry_after) from error
+
+    async def _video(self, address: str, name: str) -> LibraryVideo:
+        library = self.service.library
+        if re.fullmatch(r"[0-9a-f]{16}", id_ := address.removeprefix("framenest://")):
             return library.get(id_)
-        if file := re.match(r"file://[^/]*([^?#]*)", address):  # urlsplit refuses some hosts
+        if file := re.match(r"file:(?://[^/]*)?(/[^?#]*)", address, re.IGNORECASE):  # urlsplit refuses some
             return await asyncio.to_thread(library.add_path, unquote(file[1]))
-        key = (await asyncio.to_thread(hashlib.blake2b, address.encode(), digest_size=16)).hexdigest()
+        if not is_data(address) and "://" not in address:
+            known = "file:///folder/kiln.mp4, https://host/kiln.mp4 or the data in base64"
+            raise Refusal(422, f"{address[:100]!r} is no address of a video; give {known}")
+        hashed = await asyncio.to_thread(hashlib.blake2b, address.encode(), digest_size=16)
+        key = f"address:{hashed.hexdigest()}"
         async with self._arriving.setdefault(key, asyncio.Lock()):
             try:
                 video = library.get(self.journal.recall(key) or "")
@@ -152,14 +201,14 @@ class ChatFrames:
             except Refusal:  # it is new, or was removed or changed
                 self.service.jobs.check_room()
                 async with self._incoming:
-                    if address.startswith("data:"):
+                    if is_data(address):
                         video = await library.upload(_decoded(address), name)
                     else:
                         video = await asyncio.to_thread(library.fetch, address)
             self.journal.remember(key, video.id)
             return video
 
-    async def rankings(self, turn: Message, settings: TurnSettings) -> list[str]:
+    async def rankings(self, turn: Turn, settings: TurnSettings) -> list[str]:
         """The ids of a turn's finished rankings; a job that nobody waits for any longer is cancelled."""
         ids = []
         for video in turn.videos:
@@ -173,32 +222,73 @@ class ChatFrames:
             ids.append(id_)
         return ids
 
-    async def show(
-        self, turn: Message, rankings: list[str], k: int, offer: bool, earlier: Mapping[str, set[int]]
-    ) -> ShownTurn:
-        """Put those of the first k frames of its rankings into a turn that are not among the earlier ones.
+    def recall(self, turn: Turn, asked: str) -> tuple[str, Any] | None:
+        """How a turn was answered, (k, offers, rankings), and its key.
 
-        offer: say how the model can ask for more, if there are more.
+        asked: hash of settings. Of two clients with the same turn, each gets back what its settings chose;
+        for other settings, what was answered first holds.
         """
-        shown = dict(earlier)
-        ids, times, evidence, complete = iter(rankings), list[str](), list[str](), True
-        content = list[Any]()
-        for part in turn.parts:
-            if not isinstance(part, LibraryVideo):
-                content.append(part)
-                continue
-            prefix = self.service.rankings.get(ranking := next(ids)).prefix(k)
-            before = shown.get(part.id, set())
-            new = prefix.part(~np.isin(prefix.frames, list(before)))
-            content += await self._images(ranking, new)
+        keys = (f"{turn.digest}:{asked}", self.journal.recall(turn.digest))
+        return next(((key, known) for key in keys if key and (known := self.journal.recall(key))), None)
+
+    def remember(self, shown: ShownTurn, response: str | None = None) -> None:
+        """Keep how a turn was answered, unless that is known, and what the response follows."""
+        key, answer = shown.turn.key, [shown.turn.k, shown.offers, shown.turn.rankings]
+        for name, value in (key, answer), (shown.turn.digest, key):
+            self.journal.remember(name, self.journal.recall(name) or value)
+        if response:
+            self.journal.remember(f"response:{response}", [shown.names, shown.frames])
+
+    async def request(self, chat: Conversation, k: int, limit: int = MOST_SHOWN) -> tuple[bytes, ShownTurn]:
+        """The request with at most `limit` frames in place of its videos, and the last turn that has some.
+
+        k: the budget of the last turn, if that is not answered.
+        """
+        if chat.rungs:
+            chat.turns[-1].k, chat.turns[-1].offer = k, k != chat.rungs[-1]
+        shows = list[tuple[int, list[tuple[str, list[int]]]]]()
+        for turn in chat.turns:
+            ranks = [self.service.rankings.get(id_).frames.tolist() for id_ in turn.rankings]
+            shows.append((turn.k, [*zip((video.id for video in turn.videos), ranks, strict=True)]))
+        while True:
+            frames, messages = dict(chat.frames), [*chat.fields[chat.dialect.messages]]
+            budgets = thinned(shows, limit, frames)
+            if not budgets[-1]:
+                videos = len(chat.turns[-1].videos)
+                raise Refusal(413, f"a request has at most {limit} images; this turn has {videos} videos")
+            for turn, budget in zip(chat.turns, budgets, strict=True):
+                parts, shown = await self.show(chat, turn, budget, frames)
+                contents = iter(parts)
+                for place, message in turn.messages.items():
+                    messages[place] = put_frames(message, contents)
+                if shown.offers:
+                    messages[place]["content"].append({"type": "text", "text": OTHERWISE})
+            content = msgspec.json.encode(chat.fields | {chat.dialect.messages: messages})
+            if len(content) <= MAX_SENT_BYTES or not limit:
+                return content, shown
+            limit = limit * MAX_SENT_BYTES // len(content)
+
+    async def show(
+        self, chat: Conversation, turn: Turn, k: int, frames: dict[str, list[int]]
+    ) -> tuple[list[list[Any]], ShownTurn]:
+        """What goes in place of each video of a turn: those of its first k frames that are new.
+
+        frames: those that the turns before it show, by video; the new ones are added.
+        """
+        contents, times, evidence, complete = list[list[Any]](), list[str](), list[str](), True
+        for video, ranking, label in zip_longest(turn.videos, turn.rankings, turn.labels):
+            prefix = self.service.rankings.get(ranking).prefix(max(k, 1))
+            before = frames.get(video.id, [])
+            new = prefix.part(~np.isin(prefix.frames, before) & (k > 0))
+            parts = await self._images(ranking, new) if k else [{"type": "text", "text": LEFT_OUT}]
+            parts = [{"type": "text", "text": label}, *parts] if label else parts
+            contents.append([chat.dialect.part(part) for part in parts])
             evidence.append(f"{prefix.roles.count('evidence')}/{len(prefix)}")
             times.append(",".join(f"{second:.2f}" for second in new.seconds))
-            shown[part.id] = before.union(prefix.frames.tolist())
+            frames[video.id] = [*before, *new.frames.tolist()]
             complete = complete and prefix.complete
-        offers = offer and not complete
-        content += [{"type": "text", "text": OTHERWISE}] * offers
-        self.journal.remember(turn.digest, [k, offers, rankings])
-        return ShownTurn(content, rankings, k, offers, ";".join(times), ";".join(evidence), shown)
+        offers = turn.offer and not complete
+        return contents, ShownTurn(turn, k, offers, ";".join(times), ";".join(evidence), chat.names, frames)
 
     async def _images(self, ranking: str, new: Prefix) -> list[Any]:
         """Frames as parts of a message, each after its time."""
@@ -214,6 +304,44 @@ class ChatFrames:
         return [part for part in request["messages"][0]["content"] if part.get("text") != ""]
 
 
+def thinned(
+    turns: Sequence[tuple[int, Sequence[tuple[str, Sequence[int]]]]],
+    limit: int,
+    shown: Mapping[str, Sequence[int]],
+) -> list[int]:
+    """Budgets with which turns show at most `limit` images together: each a prefix of what it had.
+
+    Room is made by halving the budgets of the oldest turns, a quarter of the limit at a time, so that earlier
+    turns stay as they are for some turns more. The last turn shrinks only if all others are empty.
+
+    turns: the budget of each, and its videos with their frames by rank. shown: frames shown before, by video.
+
+    >>> kiln = ("kiln", range(100))
+    >>> thinned([(8, [kiln]), (16, [kiln])], 16, {}), thinned([(8, [kiln])], 5, {})
+    ([8, 16], [5])
+    """
+
+    def images() -> int:
+        seen, count = {video: set(frames) for video, frames in shown.items()}, 0
+        for budget, (_, videos) in zip(budgets, turns, strict=False):
+            for video, ranked in videos:
+                new = set(ranked[:budget]) - seen.setdefault(video, set())
+                seen[video] |= new
+                count += len(new)
+        return count
+
+    budgets = list[int]()
+    for k, _ in turns:
+        budgets.append(k)
+        room = limit if images() <= limit else limit * 3 // 4
+        for n in range(len(budgets) - 1):
+            while budgets[n] and images() > room:
+                budgets[n] //= 2
+        while budgets[-1] and images() > limit:
+            budgets[-1] -= 1
+    return budgets
+
+
 def parse_request(body: bytes) -> tuple[dict[str, Any], TurnSettings]:
     """The fields of a chat completion, and the settings in its field `framenest`."""
     try:
@@ -226,48 +354,28 @@ def parse_request(body: bytes) -> tuple[dict[str, Any], TurnSettings]:
     return fields, settings["framenest"]
 
 
-def turns_with_videos(messages: Sequence[Message]) -> list[Message]:
-    """The messages that show frames: of their own videos or, if they have only a text, of all before them."""
-    videos, turns = dict[str, LibraryVideo](), list[Message]()
-    for message in messages:
-        videos |= {video.id: video for video in message.videos}
-        if message.videos:
-            turns.append(message)
-        elif videos and message.text:
-            earlier: list[Any] = []
-            for n, video in enumerate(videos.values(), 1):
-                earlier += [{"type": "text", "text": f"Video {n}:"}, video][len(videos) == 1 :]
-            turns.append(replace(message, parts=[*earlier, *message.parts]))
-    return turns
+def _text(message: Any) -> str:
+    """What a message says, without what is inside its parts."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content.strip()
+    parts = content if isinstance(content, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str)).strip()
 
 
-def _role(message: Any) -> Any:
-    return message.get("role") if isinstance(message, dict) else None
-
-
-def _content(message: Any) -> list[Any]:
-    """The parts of a user's message, with a VideoSource in place of each video; none of another message."""
-    content = message.get("content") if _role(message) == "user" else None
-    content = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return [_video_source(part) or part for part in content] if isinstance(content, list) else []
-
-
-def _video_source(part: Any) -> VideoSource | None:
-    """None if a part has no video, or frames that were chosen."""
-    kind = part.get("type") if isinstance(part, dict) else None
-    value = part.get(kind) if kind in ("video_url", "video", "file") else None
-    fields = value if isinstance(value, dict) else {"url": value}
-    address = fields.get("file_data" if kind == "file" else "url")
-    wanted = "(?!data:video/jpeg)data:video/" if kind == "file" else "(?!data:video/jpeg)"
-    if isinstance(address, str) and re.match(wanted, address):
-        return VideoSource(address, str(fields.get("filename") or ""))
-    return None
+def _begun_with_videos(message: Any, count: int, dialect: Dialect) -> Any:
+    """A message with places for videos before its first text; the results of tools must stay first."""
+    content = message["content"]
+    content = [{"type": dialect.text, "text": content}] if isinstance(content, str) else content
+    place = next(n for n, part in enumerate(content) if isinstance(part, dict) and part.get("text"))
+    return message | {"content": [*content[:place], *[VIDEO] * count, *content[place:]]}
 
 
 async def _decoded(address: str) -> AsyncIterator[bytes]:
-    """The data of a data URL, piece by piece."""
+    """The data of a data URL, or base64 alone, piece by piece."""
     try:
-        for place in range(address.find(";base64,") + 8, len(address), MIB):
+        for place in range(address.find(",", 0, 2048) + 1, len(address), MIB):
             yield binascii.a2b_base64(address[place : place + MIB], strict_mode=True)
     except ValueError as error:
         raise Refusal(422, f"the data of a video is not base64 ({error})") from error

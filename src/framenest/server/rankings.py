@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -112,6 +113,11 @@ class Rankings:
         """Whether a ranking is finished."""
         row = self._journal.row(f"{_ROWS} where id = ?", [id_])
         return row is not None and bool(row["ready"])
+
+    def are_of(self, ids: Sequence[str], videos: Sequence[str]) -> bool:
+        """Whether these are finished rankings of these videos."""
+        rows = [self._journal.row(f"{_ROWS} where id = ?", [id_]) for id_ in ids]
+        return [row["video"] for row in rows if row and row["ready"]] == [*videos]
 
     def get(self, id_: str) -> Ranking:
         """A finished ranking; refused with the reason if it is not finished."""
