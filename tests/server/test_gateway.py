@@ -148,7 +148,7 @@ def test_a_guess_is_told_in_a_header():
         "c": None,
     }
     rankings = SimpleNamespace(get=lambda id_: SimpleNamespace(stats=SimpleNamespace(match=matches[id_])))
-    turn = ShownTurn([], [*matches], 4, False, "", "", {})
+    turn = ShownTurn("", [], [*matches], 4, False, "", "", {})
     assert match_header(rankings, turn) == {"framenest-match": f"strong (0.90); cannot tell: {GUESS}"}
     assert match_header(rankings, turn._replace(rankings=["c"])) == {}
 
@@ -322,6 +322,41 @@ def test_how_a_turn_was_answered_survives_a_restart(serve, behind, first, clip_d
     for settings in ({"k": 5}, {"k": 6}):  # the first is remembered
         assert ask(server, [other, said(), user(QUESTION)], settings).status_code == 200
         assert len(frames_in(behind.messages[0])) == 5
+
+
+def test_a_part_equal_to_a_videos_id_is_not_that_video(server, behind):
+    """Otherwise a stranger's request with such a part would change what the turn of another client shows."""
+    mine, other = server.indexed("clip.mp4"), server.indexed("more/short.mp4")
+    turn = user(video(mine), other, {"type": "text", "text": "Mine?"})
+    assert ask(server, [turn]).status_code == 200
+    (shown,) = behind.messages
+    assert ask(server, [user(mine, video(other), {"type": "text", "text": "Mine?"})]).status_code == 200
+    assert ask(server, [turn, said(), user(QUESTION)]).status_code == 200
+    assert behind.messages[0] == shown
+
+
+def test_an_address_that_reads_like_a_turn_is_an_address(server, media):
+    id_ = server.indexed("clip.mp4")
+    assert ask(server, [user(video(id_), "a:b")]).status_code == 200
+    for address in (f'["{id_}","a:b"]', f'[["video","{id_}"],["part","a:b"]]'):
+        answer = ask(server, [user(video(address), QUESTION)])
+        assert answer.status_code == 400, answer.text
+        assert "addresses are fetched only" in answer.json()["error"]["message"]
+
+
+def test_two_clients_with_the_same_turn_and_other_settings_keep_their_own(server, behind, first):
+    """The second does not change the conversation of the first, nor does the first that of the second."""
+    shown = {}
+    for k in (8, 1):
+        assert ask(server, [first], {"k": k}).status_code == 200
+        (shown[k],) = behind.messages
+        assert len(frames_in(shown[k])) == k
+    further = [said(), user(QUESTION)]
+    for k in (8, 1, 8):
+        assert ask(server, [first, *further], {"k": k}).status_code == 200
+        assert behind.messages[0] == shown[k]
+    assert ask(server, [first, *further]).status_code == 200
+    assert behind.messages[0] == shown[8]  # nobody asked so; the first counts
 
 
 def test_a_turn_stays_as_it_was_while_tools_are_called(server, behind, first):
@@ -724,9 +759,11 @@ def test_too_long_a_video_is_413_and_a_full_queue_429(serve, behind, media, clip
     assert int(refused[0].headers["retry-after"]) > 0
 
 
-@pytest.mark.parametrize(
-    "body", [b'{"video', b'["video"]', b'{"x": "\\ud800", "video": 1}', b"[" * 5000 + b'"video']
-)
+@pytest.mark.parametrize("body", [
+    b'{"video', b'["video"]', b'{"x": "\\ud800", "video": 1}', b"[" * 5000 + b'"video',
+    b'{"x": "\xff", "video": 1}',
+    b'{"\xe9": "video"}', b'\xff{"video": 1}',
+])  # fmt: skip
 def test_what_is_no_json_object_is_a_400(server, body):
     answer = server.http.post("/v1/chat/completions", content=body)
     assert answer.status_code == 400

@@ -82,6 +82,23 @@ def nothing_is_left(gate, behind):
     assert all(connection.is_idle() or connection.is_closed() for connection in pool.connections)
 
 
+def test_a_turn_shows_rankings_of_its_own_videos_whatever_is_remembered(gate, behind, media):
+    other = body(media, "Another?")
+    other["messages"][0]["content"][0]["video_url"]["url"] = (media / "more" / "short.mp4").as_uri()
+    for sent in (other, body(media)):
+        assert post(gate, sent).status_code == 200
+    before = behind.messages[0]
+    rankings = {entry["question"]: entry["id"] for entry in gate.service.rankings.all(None)}
+    wrong = rankings["Another?"]
+    for row in gate.service.journal.execute("select key, value from remembered"):
+        changed = row["value"].replace(rankings["Where is it?"], wrong)
+        gate.service.journal.execute("update remembered set value = ? where key = ?", [changed, row["key"]])
+    further = body(media)
+    further["messages"] += [{"role": "assistant", "content": "Here."}, {"role": "user", "content": "And?"}]
+    assert post(gate, further).status_code == 200
+    assert behind.messages[0] == before
+
+
 # Upstreams
 
 

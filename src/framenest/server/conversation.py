@@ -349,7 +349,7 @@ def parse_request(body: bytes) -> tuple[dict[str, Any], TurnSettings]:
         settings = _SETTINGS.validate_python({"framenest": fields.pop("framenest", {})})
     except ValidationError as error:
         raise Refusal(400, first_problem(error.errors())) from error
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refusal(400, f"the request is not a JSON object ({error})") from error
     return fields, settings["framenest"]
 

@@ -81,20 +81,14 @@ class Gateway:
         try:
             asks = (request.method, request.scope["path"]) == ("POST", f"{GATEWAY}chat/completions")
             if not asks or not _MAY_HAVE_VIDEO.search(body):
-                await self._relay(request, body, send, {})
+                await self._relay(request, body, send, None)
                 return None
             fields, settings = parse_request(body)
             del body
             async with aclosing(self._frames.requests(fields, settings)) as requests:
                 async for content, turn, offers in requests:
                     limits.close()
-                    headers = {}
-                    if turn is not None:
-                        links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in turn.rankings)
-                        headers = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
-                        headers |= {"framenest-evidence": turn.evidence}
-                        headers |= match_header(self._rankings, turn)
-                    if await self._relay(request, content, send, headers, offers=offers):
+                    if await self._relay(request, content, send, turn, offers=offers):
                         break
         except FramenestError as error:
             status, wait = status_of(error), getattr(error, "retry_after", None)
@@ -106,9 +100,9 @@ class Gateway:
         return None
 
     async def _relay(
-        self, request: Request, content: bytes, send: Send, added: dict[str, str], *, offers: bool = False
+        self, request: Request, content: bytes, send: Send, turn: ShownTurn | None, *, offers: bool = False
     ) -> bool:
-        """Send a request upstream and relay the response, piece by piece, with `added` to its headers.
+        """Send a request upstream and relay the response, piece by piece, with headers about its last turn.
 
         offers: return False, and relay nothing, if the model says that it cannot tell.
         """
@@ -125,7 +119,13 @@ class Gateway:
             if first is None:
                 return False
             headers = [pair for pair in response.headers.raw if not _NOT_RELAYED.fullmatch(pair[0])]
-            headers += [(name.encode(), value.encode()) for name, value in added.items()]
+            if turn is not None:
+                links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in turn.rankings)
+                added = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
+                added |= {"framenest-evidence": turn.evidence} | match_header(self._rankings, turn)
+                headers += [(name.encode(), value.encode()) for name, value in added.items()]
+                if response.is_success:
+                    self._frames.remember(turn)
             await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
             try:
                 await send({"type": "http.response.body", "body": b"".join(first), "more_body": True})
