@@ -10,7 +10,7 @@ import asyncio
 import binascii
 import hashlib
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from framenest.server.dialects import (
     VIDEO,
     Dialect,
     VideoSource,
+    any_video,
     is_data,
     put_frames,
     take_videos,
@@ -73,7 +74,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Conversation:
-    """A request, without the data of its videos.
+    """A request, its turns that show frames, and what is known of its videos.
 
     names: of all videos, by id. frames: those of earlier turns that the model server keeps, by video. rungs:
     the budgets of the last turn; none if it is answered.
@@ -87,20 +88,30 @@ class Conversation:
     rungs: list[int]
 
 
+class ParsedRequest(NamedTuple):
+    """A request, its settings, and the videos that were in each message. is_plain: it may pass as it is."""
+
+    dialect: Dialect
+    fields: dict[str, Any]
+    settings: TurnSettings
+    taken: list[list[VideoSource]]
+    is_plain: bool
+
+
 class ShownTurn(NamedTuple):
     """The last turn that shows frames, as it is sent.
 
     k: how many frames of each video. offers: whether it ends with OTHERWISE. times: of its new frames, in
     seconds; a semicolon is between two videos. evidence: how many of the k frames of each video match the
-    question, such as "2/8". names, frames: of all videos and frames up to here.
+    question, such as "2/8". frames: numbers of all up to here, by video.
     """
 
+    chat: Conversation
     turn: Turn
     k: int
     offers: bool
     times: str
     evidence: str
-    names: dict[str, str]
     frames: dict[str, list[int]]
 
 
@@ -112,15 +123,13 @@ class ChatFrames:
         self._arriving = WeakValueDictionary[str, asyncio.Lock]()
         self._incoming, self._packing = asyncio.Semaphore(3), asyncio.Semaphore(3)  # others wait
 
-    async def read(self, dialect: Dialect, fields: dict[str, Any], settings: TurnSettings) -> Conversation:
+    async def read(self, parsed: ParsedRequest) -> Conversation:
         """The conversation in a request, with its videos fetched and its turns ranked."""
-        before = fields.get("previous_response_id") if dialect is RESPONSES else None
-        names, frames = self.journal.recall(f"response:{before}") or ({}, {})
-        messages, turns = fields.get(dialect.messages), list[Turn]()
-        if isinstance(messages, str) and names:
-            messages = [{"role": "user", "content": messages}]
-        if isinstance(messages, list):
-            messages, turns = await self.turns(dialect, messages, str(before), names)
+        dialect, fields, settings, _, _ = parsed
+        names, frames = self.journal.recall(f"response:{fields.get('previous_response_id')}") or ({}, {})
+        if isinstance(text := fields.get(dialect.messages), str) and names:
+            fields[dialect.messages] = [{"role": "user", "content": text}]
+        turns = await self.turns(parsed, names)
         asked, rungs = digest(settings.model_dump()), sorted(set(settings.k or self.settings.budget))
         settings_before = settings.model_copy(update={"question": None, "options": [], "look_for": []})
         for turn in turns:
@@ -130,51 +139,46 @@ class ChatFrames:
             if not self.service.rankings.are_of(turn.rankings, [video.id for video in turn.videos]):
                 turn.rankings = await self.rankings(turn, settings_before if turn.answered else settings)
         rungs = rungs[0 if dialect is CHAT else -1 :] if turns and not turns[-1].answered else []
-        fields = fields | ({dialect.messages: messages} if turns else {})
         return Conversation(dialect, fields, turns, names, frames, rungs)
 
-    async def turns(
-        self, dialect: Dialect, messages: Sequence[Any], before: str, names: dict[str, str]
-    ) -> tuple[list[Any], list[Turn]]:
-        """The messages without the data of videos, and the turns that show frames.
+    async def turns(self, parsed: ParsedRequest, names: dict[str, str]) -> list[Turn]:
+        """The turns that show frames: of their own videos or, if they have only a text, of all before them.
 
-        A turn shows those of its own videos or, if it has only a text, of all before it. before: the response
-        that the messages follow. names: of the videos before them; theirs are added.
+        names: of the videos in the response that the request follows; those of its own are added.
         """
-        taken = [list[VideoSource]() for _ in messages]
-        kept = [take_videos(one, f"{dialect.messages}[{n}]", taken[n]) for n, one in enumerate(messages)]
-        if sum(map(len, taken)) > MAX_VIDEOS:
-            raise Refusal(400, f"a conversation has at most {MAX_VIDEOS} videos")
-        if VIDEO in kept:
-            raise Refusal(400, f"{taken[kept.index(VIDEO)][0].place}: a video belongs in a message's content")
-        hashed, turns, question = hashlib.blake2b(before.encode(), digest_size=16), list[Turn](), ""
-        roles = [dialect.role(message) for message in kept]
+        dialect, fields, taken = parsed.dialect, parsed.fields, parsed.taken
+        messages = fields.get(dialect.messages)
+        if not isinstance(messages, list):
+            return []
+        hashed, turns, question = hashlib.blake2b(digest_size=16), list[Turn](), ""
+        hashed.update(str(fields.get("previous_response_id")).encode())
+        roles = [dialect.role(message) for message in messages]
         starts = [n for n in range(1, len(roles)) if roles[n] == "assistant" != roles[n - 1]]
-        for start, end in pairwise([0, *starts, len(kept)]):
-            turn = Turn(end < len(kept) or roles[-1] == "assistant")
+        for start, end in pairwise([0, *starts, len(roles)]):
+            turn = Turn(end < len(roles) or roles[-1] == "assistant")
             texts = dict[int, str]()
             for n in range(start, end):
                 named = list[tuple[str, str, str]]()
-                while taken[n]:
+                while taken and taken[n]:
                     source = taken[n].pop(0)
                     video = await self.video(source)
                     turn.videos.append(video)
-                    turn.messages[n] = kept[n]
+                    turn.messages[n] = messages[n]
                     named.append((video.id, source.name, source.place))
                     names.setdefault(video.id, source.name)
-                hashed.update(msgspec.json.encode([kept[n], named], enc_hook=lambda _: None))
-                if roles[n] == "user" and (text := _text(kept[n])):
+                hashed.update(msgspec.json.encode([messages[n], named], enc_hook=lambda _: None))
+                if roles[n] == "user" and (text := _text(messages[n])):
                     texts[n] = text
             question = "\n".join(texts.values())[:MAX_QUESTION_CHARS] or question
             if texts and names and not turn.videos:
                 turn.videos = [self.service.library.get(id_) for id_ in names]
-                turn.messages = {max(texts): _begun_with_videos(kept[max(texts)], len(names), dialect)}
+                turn.messages = {max(texts): _begun_with_videos(messages[max(texts)], len(names), dialect)}
             if turn.videos:
                 numbers = {id_: f"Video {n}: {name}" for n, (id_, name) in enumerate(names.items(), 1)}
                 turn.labels = [numbers[video.id].removesuffix(" ") for video in turn.videos if len(names) > 1]
                 turn.text, turn.digest = question, f"turn:{hashed.hexdigest()}"
                 turns.append(turn)
-        return kept, turns
+        return turns
 
     async def video(self, source: VideoSource) -> LibraryVideo:
         """The video at an address, or in a data URL; fetched or decoded if it is new."""
@@ -187,7 +191,7 @@ class ChatFrames:
         library = self.service.library
         if re.fullmatch(r"[0-9a-f]{16}", id_ := address.removeprefix("framenest://")):
             return library.get(id_)
-        if file := re.match(r"file:(?://[^/]*)?(/[^?#]*)", address, re.IGNORECASE):  # urlsplit refuses some
+        if file := re.match(r"file:(?://[^/]*)?([^?#]*)", address, re.IGNORECASE):  # urlsplit refuses some
             return await asyncio.to_thread(library.add_path, unquote(file[1]))
         if not is_data(address) and "://" not in address:
             known = "file:///folder/kiln.mp4, https://host/kiln.mp4 or the data in base64"
@@ -237,40 +241,48 @@ class ChatFrames:
         for name, value in (key, answer), (shown.turn.digest, key):
             self.journal.remember(name, self.journal.recall(name) or value)
         if response:
-            self.journal.remember(f"response:{response}", [shown.names, shown.frames])
+            self.journal.remember(f"response:{response}", [shown.chat.names, shown.frames])
 
-    async def request(self, chat: Conversation, k: int, limit: int = MOST_SHOWN) -> tuple[bytes, ShownTurn]:
+    async def request(
+        self, chat: Conversation, k: int, limit: int = MOST_SHOWN
+    ) -> tuple[bytes, ShownTurn | None]:
         """The request with at most `limit` frames in place of its videos, and the last turn that has some.
 
         k: the budget of the last turn, if that is not answered.
         """
         if chat.rungs:
             chat.turns[-1].k, chat.turns[-1].offer = k, k != chat.rungs[-1]
+        if not chat.turns:
+            return msgspec.json.encode(chat.fields), None
         shows = list[tuple[int, list[tuple[str, list[int]]]]]()
         for turn in chat.turns:
             ranks = [self.service.rankings.get(id_).frames.tolist() for id_ in turn.rankings]
             shows.append((turn.k, [*zip((video.id for video in turn.videos), ranks, strict=True)]))
         while True:
-            frames, messages = dict(chat.frames), [*chat.fields[chat.dialect.messages]]
-            budgets = thinned(shows, limit, frames)
+            budgets = thinned(shows, limit, chat.frames)
             if not budgets[-1]:
                 videos = len(chat.turns[-1].videos)
                 raise Refusal(413, f"a request has at most {limit} images; this turn has {videos} videos")
-            for turn, budget in zip(chat.turns, budgets, strict=True):
-                parts, shown = await self.show(chat, turn, budget, frames)
-                contents = iter(parts)
-                for place, message in turn.messages.items():
-                    messages[place] = put_frames(message, contents)
-                if shown.offers:
-                    messages[place]["content"].append({"type": "text", "text": OTHERWISE})
-            content = msgspec.json.encode(chat.fields | {chat.dialect.messages: messages})
+            content, shown = await self._with_frames(chat, budgets)
             if len(content) <= MAX_SENT_BYTES or not limit:
                 return content, shown
             limit = limit * MAX_SENT_BYTES // len(content)
 
+    async def _with_frames(self, chat: Conversation, budgets: list[int]) -> tuple[bytes, ShownTurn]:
+        frames, messages = dict(chat.frames), [*chat.fields[chat.dialect.messages]]
+        for turn, k in zip(chat.turns, budgets, strict=True):
+            contents, shown = await self.show(chat, turn, k, frames)
+            for place, message in turn.messages.items():
+                messages[place] = put_frames(message, contents)
+            if turn.answered:
+                self.remember(shown)
+            if shown.offers:
+                messages[place]["content"].append({"type": "text", "text": OTHERWISE})
+        return msgspec.json.encode(chat.fields | {chat.dialect.messages: messages}), shown
+
     async def show(
         self, chat: Conversation, turn: Turn, k: int, frames: dict[str, list[int]]
-    ) -> tuple[list[list[Any]], ShownTurn]:
+    ) -> tuple[Iterator[list[Any]], ShownTurn]:
         """What goes in place of each video of a turn: those of its first k frames that are new.
 
         frames: those that the turns before it show, by video; the new ones are added.
@@ -288,7 +300,7 @@ class ChatFrames:
             frames[video.id] = [*before, *new.frames.tolist()]
             complete = complete and prefix.complete
         offers = turn.offer and not complete
-        return contents, ShownTurn(turn, k, offers, ";".join(times), ";".join(evidence), chat.names, frames)
+        return iter(contents), ShownTurn(chat, turn, k, offers, ";".join(times), ";".join(evidence), frames)
 
     async def _images(self, ranking: str, new: Prefix) -> list[Any]:
         """Frames as parts of a message, each after its time."""
@@ -342,16 +354,35 @@ def thinned(
     return budgets
 
 
-def parse_request(body: bytes) -> tuple[dict[str, Any], TurnSettings]:
-    """The fields of a chat completion, and the settings in its field `framenest`."""
+def parse_request(body: bytes, dialect: Dialect) -> ParsedRequest:
+    """Take the videos and the field `framenest` out of a request."""
     try:
         fields: dict[str, Any] = msgspec.json.decode(body, type=dict)
-        settings = _SETTINGS.validate_python({"framenest": fields.pop("framenest", {})})
+        has_settings = "framenest" in fields
+        settings = _SETTINGS.validate_python({"framenest": fields.pop("framenest", {})})["framenest"]
+        messages, taken = fields.get(dialect.messages), list[list[VideoSource]]()
+        if isinstance(messages, list):
+            taken = [[] for _ in messages]
+            fields[dialect.messages] = kept = [
+                take_videos(message, f"{dialect.messages}[{n}]", taken[n])
+                for n, message in enumerate(messages)
+            ]
+            if VIDEO in kept:
+                raise Refusal(
+                    400,
+                    f"{dialect.messages}[{kept.index(VIDEO)}]: a video belongs in the content of a message",
+                )
+        for name in fields.keys() - {dialect.messages, "metadata", "tools"}:
+            if (source := any_video(fields[name], name)) is not None:
+                raise Refusal(400, f"{source.place}: no frames are chosen here; put the video into a message")
     except ValidationError as error:
         raise Refusal(400, first_problem(error.errors())) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refusal(400, f"the request is not a JSON object ({error})") from error
-    return fields, settings["framenest"]
+    if sum(map(len, taken)) > MAX_VIDEOS:
+        raise Refusal(400, f"a conversation has at most {MAX_VIDEOS} videos")
+    follows = dialect is RESPONSES and fields.get("previous_response_id") is not None
+    return ParsedRequest(dialect, fields, settings, taken, not (any(taken) or has_settings or follows))
 
 
 def _text(message: Any) -> str:

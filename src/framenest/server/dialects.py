@@ -33,7 +33,7 @@ _HEAD_CHARS = 512  # of base64; MPEG-TS needs 377 bytes
 _FILE_NAMES = VIDEO_SUFFIXES - {".gif", ".ts"}  # those that name nothing else
 _VIDEO_BYTES = re.compile(
     rb"....(?:ftyp(?!hei|hev|mif|msf|avif|avis|M4[AB] )|moov|mdat|wide|pnot|styp)"  # MP4; not HEIC, AVIF, M4A
-    rb"|\x1aE\xdf\xa3|RIFF....AVI |FLV\x01|OggS.{24,80}theora|0&\xb2u\x8ef\xcf\x11|\0\0\1[\xba\xb3]"
+    rb"|\x1aE\xdf\xa3|RIFF....AVI |FLV\x01|OggS.{24,80}theora|0&\xb2u\x8ef\xcf\x11|\x00\x00\x01[\xba\xb3]"
     rb"|\x06\x0e\+4|\.RMF|DKIF|YUV4MPEG2|G.{187}G.{187}G",
     re.DOTALL,
 )

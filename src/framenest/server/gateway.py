@@ -1,15 +1,21 @@
-"""Gateway: the API of an OpenAI-compatible server, with frames in place of videos."""
+"""Gateway: the API of a model's server, with frames in place of videos."""
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+import io
 import logging
 import os
 import re
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, aclosing, suppress
+import zlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, suppress
+from functools import partial
 
 import anyio
 import httpx
+import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
@@ -18,18 +24,26 @@ from framenest.lmm.client import KEY_VARIABLE, Splitter
 from framenest.lmm.prompt import cannot_tell, may_cannot_tell
 from framenest.protocols import GUESS
 from framenest.records import parse_json
-from framenest.server.conversation import ChatFrames, ShownTurn, parse_request
-from framenest.server.guard import BODY_SECONDS, GATEWAY, ConcurrencyLimit, Refusal, status_of
+from framenest.server.conversation import ChatFrames, Conversation, ParsedRequest, ShownTurn, parse_request
+from framenest.server.dialects import CHAT, DIALECTS, GATEWAY, RESPONSES, Dialect, any_video, dialect_at
+from framenest.server.guard import BODY_SECONDS, ConcurrencyLimit, Refusal, max_body_bytes, status_of
 from framenest.server.rankings import Rankings
 from framenest.server.server_settings import MIB
 from framenest.server.service import Service
+from framenest.text import one_line
 
 ANSWER_SILENT_SECONDS = 600.0  # until an answer begins and between its pieces, as for `framenest ask`
+COMMENT_SECONDS = 3.0  # between comments in a stream whose frames are being chosen
+ID_BYTES, WHY_BYTES = 2**12, 2**16  # of an answer: in which its id is; of an error that are looked at
+INSTEAD = f"use {GATEWAY}{CHAT.path}, or a proxy between (litellm) that translates to it"
 LARGE_BYTES, LARGE_AT_ONCE = 16 * MIB, 2  # of a large request, and how many of them are in memory
 BUFFER_BYTES = MIB  # of an answer that may still be “cannot tell”
-_MAY_HAVE_VIDEO = re.compile(rb'"(?:video|file|framenest)')
+_KEYS = (b"authorization", b"x-api-key", b"api-key")
+_ID = re.compile(rb'"id"\s*:\s*"([^"\\]+)"')
 _HOP = rb"connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade"  # headers of one connection
-_NOT_SENT = re.compile(_HOP + rb"|host|content-length|authorization|cookie|accept-encoding|expect")
+_NOT_SENT = re.compile(
+    _HOP + rb"|host|content-length|authorization|x-api-key|api-key|cookie|accept-encoding|expect"
+)
 _NOT_RELAYED = re.compile(_HOP + rb"|set-cookie|date|server|access-control-.*", re.IGNORECASE)
 log = logging.getLogger("framenest.server")
 
@@ -42,7 +56,8 @@ class Gateway:
         self._url = (service.settings.upstream or "").rstrip("/")
         self._name = str(httpx.URL(self._url).copy_with(userinfo=b""))
         key = os.environ.get(KEY_VARIABLE)
-        self._key, self._passes_key = f"Bearer {key}" if key else None, service.settings.token is None
+        self._key, self._passes_key = key.encode() if key else None, service.settings.token is None
+        self._max_bytes = max_body_bytes(service.settings)
         self.client = httpx.AsyncClient(
             timeout=httpx.Timeout(ANSWER_SILENT_SECONDS, connect=10.0, pool=None),
             limits=httpx.Limits(keepalive_expiry=2.0),  # as many as there are clients; servers have 5 seconds
@@ -78,76 +93,212 @@ class Gateway:
 
     async def _answer(self, request: Request, body: bytes, limits: ExitStack, send: Send) -> Refusal | None:
         """Returns a refusal: one that is raised here would keep a whole video in its traceback."""
+        posts, path = request.method == "POST", request.scope["path"]
+        reply = Reply(send, (dialect_at(path) if posts else None) or CHAT)
         try:
-            asks = (request.method, request.scope["path"]) == ("POST", f"{GATEWAY}chat/completions")
-            if not asks or not _MAY_HAVE_VIDEO.search(body):
-                await self._relay(request, body, send, None)
+            if posts and (packing := request.headers.get("content-encoding", "identity")) != "identity":
+                body = await asyncio.to_thread(_unpacked, body, packing, self._max_bytes)
+            if not posts or dialect_at(path) is None:
+                if posts:
+                    await asyncio.to_thread(_refuse_videos, body, path)
+                await self._relay(request, body, reply)
                 return None
-            fields, settings = parse_request(body)
+            parsed = await asyncio.to_thread(parse_request, body, reply.dialect)
+            if parsed.is_plain:
+                await self._relay(request, body, reply)
+                return None
             del body
-            async with aclosing(self._frames.requests(fields, settings)) as requests:
-                async for content, turn, offers in requests:
-                    limits.close()
-                    if await self._relay(request, content, send, turn, offers=offers):
-                        break
+            chat = await self._read(parsed, reply)
+            limits.close()
+            for k in chat.rungs or [0]:
+                content, turn = await self._frames.request(chat, k)
+                if await self._relay(request, content, reply, turn):
+                    break
+            return None
         except FramenestError as error:
             status, wait = status_of(error), getattr(error, "retry_after", None)
-            return Refusal(400 if status in (403, 404, 409, 422) else status, str(error), wait)
+            refusal = Refusal(400 if status in (403, 404, 409, 422) else status, str(error), wait)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             late = isinstance(error, httpx.TimeoutException)
             why = "no answer in time" if late else str(error) or "it broke off"
-            return Refusal(504 if late else 502, f"{self._name}: {why}")
+            refusal = Refusal(504 if late else 502, f"{self._name}: {why}")
+        if not reply.began:
+            return refusal
+        await reply.piece(reply.dialect.error_event(refusal.status, str(refusal)), more=False)
         return None
 
+    async def _read(self, parsed: ParsedRequest, reply: Reply) -> Conversation:
+        """A conversation with its rankings; a stream gets comments meanwhile, so that no client gives up."""
+
+        async def comment() -> None:
+            while True:
+                await anyio.sleep(COMMENT_SECONDS)
+                await reply.comment("framenest is choosing frames")
+
+        async with anyio.create_task_group() as group:
+            if parsed.fields.get("stream") is True:
+                group.start_soon(comment)
+            chat: Conversation | FramenestError
+            try:
+                chat = await self._frames.read(parsed)
+            except FramenestError as error:
+                chat = error
+            group.cancel_scope.cancel()
+        if isinstance(chat, FramenestError):
+            raise chat
+        return chat
+
     async def _relay(
-        self, request: Request, content: bytes, send: Send, turn: ShownTurn | None, *, offers: bool = False
+        self, request: Request, content: bytes, reply: Reply, turn: ShownTurn | None = None
     ) -> bool:
         """Send a request upstream and relay the response, piece by piece, with headers about its last turn.
 
-        offers: return False, and relay nothing, if the model says that it cannot tell.
+        Returns False, and relays nothing, if the model cannot tell and the turn offers more frames.
         """
         path, query = (request.scope[name].decode("latin-1") for name in ("raw_path", "query_string"))
         if ".." in request.scope["path"].split("/"):
             raise Refusal(400, "this path leads out of the API")
-        key = self._key or (request.headers.get("authorization") if self._passes_key else None)
-        headers = [pair for pair in request.headers.raw if not _NOT_SENT.fullmatch(pair[0])]
-        headers += [(b"accept-encoding", b"identity"), *([(b"authorization", key.encode())] if key else [])]
-        url = f"{self._url}/{path.removeprefix(GATEWAY)}{query and '?'}{query}"
+        url, headers = f"{self._url}/{path.removeprefix(GATEWAY)}{query and '?'}{query}", self._sent(request)
         async with self.client.stream(request.method, url, headers=headers, content=content) as response:
             pieces = response.aiter_raw()
-            first = await _until_answer(response, pieces) if offers else []
+            first = await _until_answer(response, pieces) if turn and turn.offers else []
             if first is None:
                 return False
-            headers = [pair for pair in response.headers.raw if not _NOT_RELAYED.fullmatch(pair[0])]
-            if turn is not None:
-                links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in turn.rankings)
-                added = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
-                added |= {"framenest-evidence": turn.evidence} | match_header(self._rankings, turn)
-                headers += [(name.encode(), value.encode()) for name, value in added.items()]
-                if response.is_success:
-                    self._frames.remember(turn)
-            await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+            if turn and response.status_code in (404, 405, 501) and reply.dialect is not CHAT:
+                first = [await _head(pieces)]
+                asked = map(turn.chat.fields.get, ("model", "previous_response_id"))
+                if not any(name and str(name).encode() in first[0] for name in asked):
+                    raise Refusal(501, f"{self._name} has no {path}: {INSTEAD}")
+            told = self._told(request, turn) if turn else {}
+            if not reply.began:
+                relayed = [pair for pair in response.headers.raw if not _NOT_RELAYED.fullmatch(pair[0])]
+                relayed += [(name.encode(), value.encode()) for name, value in told.items()]
+                await reply.start(response.status_code, relayed)
+            elif response.status_code != 200 or not _streams(response):
+                why = one_line(b"".join(first or [await _head(pieces)]).decode(errors="replace"))
+                raise Refusal(max(response.status_code, 400), f"{self._name}: {response.status_code} {why}")
+            else:
+                await reply.comment(*(f"{name}: {value}" for name, value in told.items()))
+            remember = partial(self._frames.remember, turn) if turn and response.is_success else None
+            if remember:
+                remember()
             try:
-                await send({"type": "http.response.body", "body": b"".join(first), "more_body": True})
-                async for piece in pieces:
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
-                await send({"type": "http.response.body", "body": b""})
+                await reply.piece(b"".join(first))
+                async for piece in _named(pieces, remember if reply.dialect is RESPONSES else None):
+                    await reply.piece(piece)
+                await reply.piece(b"", more=False)
             except httpx.HTTPError as error:  # the client finds its connection broken, as it would without us
                 log.warning("%s broke off (%s)", self._name, type(error).__name__)
         return True
 
+    def _sent(self, request: Request) -> list[tuple[bytes, bytes]]:
+        """The headers of a request upstream; its key is where the client has put its own."""
+        own = request.headers
+        headers = [pair for pair in own.raw if not _NOT_SENT.fullmatch(pair[0])]
+        if self._key and "x-api-key" in own and "authorization" not in own:
+            headers.append((b"x-api-key", self._key))
+        elif self._key:
+            headers.append((b"authorization", b"Bearer " + self._key))
+        elif self._passes_key:
+            headers += [pair for pair in own.raw if pair[0] in _KEYS]
+        return [*headers, (b"accept-encoding", b"identity")]
+
+    def _told(self, request: Request, turn: ShownTurn) -> dict[str, str]:
+        """What clients are told about the frames of a turn."""
+        links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in turn.turn.rankings)
+        told = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
+        return told | {"framenest-evidence": turn.evidence} | match_header(self._rankings, turn)
+
+
+class Reply:
+    """What a client gets; a stream may begin with comments, before the model's server is asked."""
+
+    def __init__(self, send: Send, dialect: Dialect) -> None:
+        self._send, self.dialect, self.began = send, dialect, False
+
+    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """Send the status and the headers."""
+        self.began = True
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def piece(self, data: bytes, *, more: bool = True) -> None:
+        """Send a piece of the body."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def comment(self, *lines: str) -> None:
+        """Send lines that clients of a stream skip."""
+        if not self.began:
+            kind = (b"content-type", b"text/event-stream; charset=utf-8")
+            await self.start(200, [kind, (b"cache-control", b"no-cache")])
+        await self.piece("".join(f": {line}\n" for line in lines).encode() + b"\n")
+
 
 def match_header(rankings: Rankings, turn: ShownTurn) -> dict[str, str]:
     """How strongly each ranking of a turn matches, and whether it is a guess, if the scorer says so."""
-    matches = [rankings.get(id_).stats.match for id_ in turn.rankings]
+    matches = [rankings.get(id_).stats.match for id_ in turn.turn.rankings]
     texts = [f"{one}: {GUESS}" if one.is_guess else str(one) for one in matches if one]
     return {"framenest-match": "; ".join(texts)} if texts else {}
+
+
+def _unpacked(body: bytes, packing: str, most: int) -> bytes:
+    """A body without its content encoding. most: bytes that it may have."""
+    if packing.lower() not in ("gzip", "x-gzip"):
+        raise Refusal(415, f"content-encoding {packing} is not read here; send gzip, or none")
+    try:
+        with gzip.open(io.BytesIO(body)) as file:
+            unpacked = file.read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise Refusal(400, f"the body is not gzip ({error})") from error
+    if len(unpacked) > most:
+        raise Refusal(413, f"a request has at most {most} bytes")
+    return unpacked
+
+
+def _refuse_videos(body: bytes, path: str) -> None:
+    """Refuse a video where no frames are chosen."""
+    if body.lstrip()[:1] not in (b"{", b"["):  # a file, or a form
+        return
+    try:
+        source = any_video(msgspec.json.decode(body), "")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refusal(400, f"the request is not JSON ({error})") from error
+    if source is not None:
+        known = ", ".join(f"{GATEWAY}{one}" for one in DIALECTS)
+        raise Refusal(400, f"{source.place}: {path} takes no videos here; frames are chosen at {known}")
+
+
+def _streams(response: httpx.Response) -> bool:
+    return "event-stream" in response.headers.get("content-type", "")
+
+
+async def _named(
+    pieces: AsyncIterator[bytes], remember: Callable[[str], None] | None
+) -> AsyncIterator[bytes]:
+    """The pieces of an answer. remember: gets its id, before the client does."""
+    head = b""
+    async for piece in pieces:
+        if remember is not None and len(head) < ID_BYTES:
+            head += piece[:ID_BYTES]
+            if (named := _ID.search(head)) is not None:
+                remember(named[1].decode(errors="replace"))
+                remember = None
+        yield piece
+
+
+async def _head(pieces: AsyncIterator[bytes]) -> bytes:
+    """The beginning of an answer."""
+    head = b""
+    async for piece in pieces:
+        head += piece
+        if len(head) > WHY_BYTES:
+            break
+    return head
 
 
 async def _until_answer(response: httpx.Response, pieces: AsyncIterator[bytes]) -> list[bytes] | None:
     """The pieces received until it is clear that the model answers; None if it cannot tell."""
     buffered: list[bytes] = []
-    streams = "event-stream" in response.headers.get("content-type", "")
+    streams = _streams(response)
     splitter, rest, size = Splitter(lambda *_: None, thinking=False), b"", 0
     async for piece in pieces:
         buffered.append(piece)

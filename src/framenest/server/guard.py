@@ -29,9 +29,9 @@ from framenest.errors import (
     StoreError,
     VideoError,
 )
+from framenest.server.dialects import CHAT, GATEWAY, api_path, dialect_at
 from framenest.server.server_settings import MIB, ServerSettings, is_loopback
 
-GATEWAY = "/v1/"  # OpenAI's API
 COOKIE = "framenest"
 UPLOAD_PATH = "/videos/upload"
 MAX_BODY_BYTES = 65_536  # bytes of a request that is no upload
@@ -49,7 +49,6 @@ HEADERS = Headers({
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 })  # fmt: skip
-_ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 log = logging.getLogger("framenest.server")
 
 
@@ -82,15 +81,13 @@ def status_of(error: FramenestError) -> int:
 
 
 def refusal_response(path: str, error: FramenestError, message: str) -> JSONResponse:
-    """An error for a client: its message as `detail`, or in OpenAI's error object below GATEWAY."""
+    """An error for a client: its message as `detail`, or as the API at a path below GATEWAY has it."""
     status, wait = status_of(error), getattr(error, "retry_after", None)
     headers = {} if wait is None else {"retry-after": str(wait)}
     if status == 401:
         headers["www-authenticate"] = "Bearer"
-    if not path.startswith(GATEWAY):
-        return JSONResponse({"detail": message}, status, headers)
-    kind = _ERROR_TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
-    body = {"error": {"message": message, "type": kind, "param": None, "code": None}}
+    in_gateway = path.startswith(GATEWAY)
+    body = (dialect_at(path) or CHAT).error(status, message) if in_gateway else {"detail": message}
     return JSONResponse(body, status, headers)
 
 
@@ -165,8 +162,7 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
         self._app = app
         self._token = settings.token
-        chat = min(512 * MIB, 4 * settings.max_upload // 3 + MIB)  # it may have a video in base64
-        self._max_chat_bytes = chat if settings.upstream else MAX_BODY_BYTES
+        self._max_chat_bytes = max_body_bytes(settings) if settings.upstream else MAX_BODY_BYTES
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -174,6 +170,8 @@ class Guard:
             await self._app(scope, receive, send)
         if scope["type"] != "http":
             return
+        if (path := api_path(scope["path"])) != scope["path"]:
+            scope = {**scope, "path": path, "raw_path": path.encode()}
         began, status = time.perf_counter(), 500
 
         async def guarded(message: Message) -> None:
@@ -223,6 +221,11 @@ class Guard:
             raise Refusal(413, f"a request has at most {largest} bytes")
 
 
+def max_body_bytes(settings: ServerSettings) -> int:
+    """Bytes of a request to the gateway, which may have a video in base64."""
+    return min(512 * MIB, 4 * settings.max_upload // 3 + MIB)
+
+
 def _in_time(receive: Receive) -> Receive:
     """Treat a body that does not arrive in time as a disconnect."""
     until, complete = time.monotonic() + BODY_SECONDS, False
@@ -246,7 +249,9 @@ def _allowed(request: Request, token: str) -> bool:
     """Whether a request has the token, or the cookie made from it."""
     kind, _, bearer = request.headers.get("authorization", "").partition(" ")
     cookie = request.cookies.get(COOKIE, "")
-    return (kind.lower() == "bearer" and same(bearer.strip(), token)) or same(cookie, session(token))
+    key = request.headers.get("x-api-key", "") if request.scope["path"].startswith(GATEWAY) else ""
+    bearer = bearer.strip() if kind.lower() == "bearer" else key  # Anthropic's clients send the key alone
+    return same(bearer, token) or same(cookie, session(token))
 
 
 def _name(host: str) -> str:
