@@ -218,7 +218,8 @@ def _is_video(address: str, media_type: str, *, says: bool, by_name: bool) -> bo
     if url := _DATA_URL.match(address[:_HEAD_CHARS]):
         media_type, start = url["media_type"].lower(), url.end()
     elif re.match(r"\w+:", address):
-        return says or by_name or media_type.startswith("video/") or _is_local(address)
+        says = says or media_type.startswith("video/") or (by_name and address[:4].lower() == "http")
+        return says or _is_local(address)
     if _VIDEO_BYTES.match(_first_bytes(address, start)):
         return not media_type.startswith("audio/")
     if media_type in ("", "application/octet-stream"):

@@ -42,7 +42,8 @@ _KEYS = (b"authorization", b"x-api-key", b"api-key")
 _ID = re.compile(rb'"id"\s*:\s*"([^"\\]+)"')
 _HOP = rb"connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade"  # headers of one connection
 _NOT_SENT = re.compile(
-    _HOP + rb"|host|content-length|authorization|x-api-key|api-key|cookie|accept-encoding|expect"
+    _HOP
+    + rb"|host|content-length|authorization|x-api-key|api-key|cookie|accept-encoding|content-encoding|expect"
 )
 _NOT_RELAYED = re.compile(_HOP + rb"|set-cookie|date|server|access-control-.*", re.IGNORECASE)
 log = logging.getLogger("framenest.server")
@@ -96,7 +97,7 @@ class Gateway:
         posts, path = request.method == "POST", request.scope["path"]
         reply = Reply(send, (dialect_at(path) if posts else None) or CHAT)
         try:
-            if posts and (packing := request.headers.get("content-encoding", "identity")) != "identity":
+            if (packing := request.headers.get("content-encoding", "identity")) != "identity" and body:
                 body = await asyncio.to_thread(_unpacked, body, packing, self._max_bytes)
             if not posts or dialect_at(path) is None:
                 if posts:
