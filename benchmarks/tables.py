@@ -89,7 +89,7 @@ def models() -> Tables:
         ):
             counts = [
                 estimate(
-                    style, [600.0 * i / k for i in range(k)], (1280, 720), "x" * 80, pairing=pairing
+                    style, [600.0 * i / k for i in range(k)], [(1280, 720)] * k, "x" * 80, pairing=pairing
                 ).total
                 for k in (8, 32, 128)
             ]

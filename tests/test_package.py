@@ -26,6 +26,7 @@ ROOMS = [
     ["records", "plugins"],
     ["config", "frames", "processes"],
     ["protocols", "images", "rank_request"],
+    ["image_tokens"],
     ["cache"],
     ["package_index"],
     ["models"],

@@ -101,7 +101,8 @@ def response(text: str) -> tuple[Any, list[Any]]:
     item = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": [part]}
     whole = {
         "id": f"resp_{next(_numbers)}", "object": "response", "created_at": 1, "model": "m",
-        "status": "completed", "output": [item], "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
+        "status": "completed", "output": [item],
+        "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
     }  # fmt: skip
     place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
     events: list[Any] = [{"type": "response.created", "response": whole | {"output": []}}]

@@ -56,7 +56,7 @@ def extract(
     store: Store | None = None,
     progress: ShowProgress = True,
 ) -> list[Path]:
-    """Write the frames of a prefix into a folder, at their original size.
+    """Write the frames of a prefix into a folder, at its sizes, by default the original one.
 
     Args:
         prefix: which frames.
@@ -89,14 +89,12 @@ def extract(
     try:
         target.mkdir(parents=True, exist_ok=True)
         with shown(progress) as tell:
-            for batch in prefix.batches(decoder):
-                for number, pixels in zip(batch.frames, batch.pixels[0], strict=True):
-                    place = int(np.searchsorted(prefix.frames, number))
-                    file = target / name(prefix, place, format)
-                    image = encode_image(pixels, format, quality=quality, subsampled=False)
-                    write_atomic(file, image, follow=False)
-                    files.append(file)
-                    tell("extracting", len(files), len(prefix))
+            for place, pixels in prefix.decode(decoder):
+                file = target / name(prefix, place, format)
+                image = encode_image(pixels, format, quality=quality, subsampled=False)
+                write_atomic(file, image, follow=False)
+                files.append(file)
+                tell("extracting", len(files), len(prefix))
     except OSError as error:
         raise StoreError(f"{target}: cannot be written ({error.strerror or error})") from error
     return files

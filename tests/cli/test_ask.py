@@ -320,9 +320,50 @@ def test_quiet_prints_the_answer_and_what_it_cites(capsys, clip, tmp_path):
     assert re.fullmatch(r"Bars <4\.0 seconds>\.\s+cited\t0:04\.0 \(frame 100\)\n", out), out
 
 
-def test_too_many_frames_name_the_option_that_helps(capsys, clip):
-    reply = (400, {"error": {"message": "At most 3 image(s) may be provided in one prompt."}})
-    with ScriptedServer(reply, models=["m"]) as server:
+TOO_MANY = (400, {"error": {"message": "At most 3 image(s) may be provided in one prompt."}})
+
+
+def test_a_limit_of_images_is_read_from_the_error(capsys, clip, table):
+    """The best frames that fit are sent instead."""
+    with ScriptedServer(TOO_MANY, "Bars.") as server:
+        given = ("-k", "8,16", "--scorer", table, "--base-url", server.url)
+        code, out, err = run(capsys, "ask", clip, "What?", *given)
+        assert code == 0
+        assert [len(times_in(server.turns(number)[0])) for number in (0, 1)] == [8, 3]
+        assert "CANNOT TELL" not in server.turns()[0]["content"][-1]["text"]  # there are no more to ask for
+    assert f"{server.url} takes at most 3 images in a request; it got the best 3" in err
+    assert re.search(r"^3\t3\t", out, re.M)
+
+
+def test_a_limit_of_images_is_kept(clip, ranking):
+    chosen = Ranking.load(ranking)
+    with ScriptedServer(TOO_MANY, "Bars.") as server, Client(server.url) as client:
+        replies = [ask(client, chosen, "What?", 8) for _ in range(2)]
+        assert [len(times_in(server.turns(number)[0])) for number in range(3)] == [8, 3, 3]
+    assert {tuple(reply.prefix.frames) for reply in replies} == {tuple(chosen.prefix(3).frames)}
+
+
+def test_a_budget_in_tokens(capsys, clip, table):
+    """Of 96 × 64, an image is 10 × 7 cells: five fit into 400 tokens."""
+    given = ("--scorer", table, "--tokens", 400, "--tiers")
+    with ScriptedServer("Bars.") as server:
+        assert run(capsys, "ask", clip, "What?", *given, "--base-url", server.url)[0] == 0
+        assert len(times_in(server.turns()[0])) == 5
+        asked = len(server.requests)
+        for wrong, why in (
+            (["-k", 8], "--budget has no effect: --tokens says how many frames"),
+            (["--selector", "uniform"], "--tokens is for the selector mec, not for uniform; give -k"),
+            (["--style", "vllm-video"], "tiers need images"),
+        ):
+            code, _, err = run(capsys, "ask", clip, "What?", *given, *wrong, "--base-url", server.url)
+            assert (code, why in err) == (2, True), err
+        code, _, err = run(capsys, "ask", clip, "What?", "--tiers", "--base-url", server.url)
+        assert (code, "--tiers has no effect: only --tokens has tiers" in err) == (2, True)
+        assert len(server.requests) == asked
+
+
+def test_a_server_that_refuses_what_it_allows(capsys, clip):
+    with ScriptedServer(TOO_MANY, models=["m"]) as server:
         code, _, err = run(capsys, "ask", clip, "What?", "-k", 8, "--base-url", server.url, *UNIFORM)
-    assert code == 2
-    assert "accepts at most 3 images per request; send 3 frames (-k 3)" in err
+    assert (code, len(server.requests)) == (2, 2)
+    assert "answered 400: At most 3 image(s) may be provided" in err

@@ -16,7 +16,7 @@ from scripted_server import ScriptedServer, completion
 
 pytest.importorskip("openai", reason="needs the extra `ask`")
 from framenest.lmm import client as client_module
-from framenest.lmm.client import Splitter
+from framenest.lmm.client import Splitter, most_images
 
 SECRET = "sk-very-secret-0123456789"
 
@@ -190,6 +190,40 @@ def test_trouble_that_can_be_put_right(connect, request_of, reply, said):
     with ScriptedServer(reply, models=["m"]) as server, pytest.raises(ModelError) as told:
         connect(server.url, "m").answer(request_of(20))
     assert said in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("message", "most"),
+    [
+        ("At most 8 image(s) may be provided in one prompt. Set `--limit-mm-per-prompt` to …", 8),  # vLLM
+        ("Image count 32 exceeds limit 4 per request.", 4),  # SGLang
+        ("Exceeded maximum number of images (50) allowed in the request.", 50),  # Azure
+        ("Too many images in request. Max is 10.", 10),
+        ("Too many images in request: 64, maximum allowed: 10.", 10),
+        ("too many images and documents: 64 + 0 > 20", 20),  # Anthropic, also on Bedrock
+        ("Too much media: 0 document pages + 64 images > 20", 20),
+        ("Too many images provided. This model supports up to 5 images", 5),  # Groq
+        (
+            "Too many images in request: 11 images provided, but the model supports a maximum of 10 images.",
+            10,
+        ),
+        ("too many URL images in request (max 20)", 20),  # Copilot
+        ("request contains 64 images, exceeding the maximum of 50 allowed per request", 50),  # Meta
+        ("too many images in the message, max allowed is 16", 16),  # new-api
+        ("Too many images: 1,064 > 1,000", 1000),
+        ("image exceeds 5 MB maximum: 5242881 bytes > 5242880 bytes", None),
+        ("image dimensions exceed max allowed size for many-image requests: 2000 pixels", None),
+        ("images: at most 20 MB each, 32 px or more", None),
+        ("The number of image tokens (5000) exceeds the limit (50)", None),
+        ("prompt is too long: 213462 tokens > 200000 maximum", None),
+        ("Too many images", None),
+        ("At most 0 image(s) may be provided in one prompt.", None),
+    ],
+)
+def test_limits_of_images_in_the_words_of_servers(message, most):
+    """The wordings are those of the servers named, from reports of their users."""
+    assert most_images(message, 2000 if "1,0" in message else 64) == most
+    assert most_images(message, 4) is None
 
 
 def test_an_address_without_its_path(connect, request_of):

@@ -71,7 +71,9 @@ def test_both_routes_send_the_same_pixels(decoder, count):
     for width, height in SIZES:
         mine = by_processor(width, height, count, size)
         assert mine == by_lmms_eval(width, height, count, **QWEN3_5), (width, height)
-        tokens = estimate("vllm-video", seconds, (width, height), "", pairing="pairs", frame_pixels=SAME)
+        tokens = estimate(
+            "vllm-video", seconds, [(width, height)] * count, "", pairing="pairs", frame_pixels=SAME
+        )
         assert tokens.frames == count // 2 * (mine[0] // 32) * (mine[1] // 32)
 
 
@@ -97,7 +99,9 @@ def test_the_table_of_what_each_budget_costs():
         rows = {}
         for name, pixels in (("its own limit", None), ("`--frame-pixels 786432`, lmms-eval", SAME)):
             cells = [
-                estimate("vllm-video", [0.0] * k, (width, height), "", pairing="pairs", frame_pixels=pixels)
+                estimate(
+                    "vllm-video", [0.0] * k, [(width, height)] * k, "", pairing="pairs", frame_pixels=pixels
+                )
                 for k in BUDGETS
             ]
             rows[name] = " | ".join(f"{tokens.frames:,}" for tokens in cells)

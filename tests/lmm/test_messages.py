@@ -1,4 +1,4 @@
-"""The six styles: exact shapes, true times, the right pictures."""
+"""The styles: exact shapes, true times, the right pictures."""
 
 import base64
 import io
@@ -268,8 +268,10 @@ def test_a_request_for_a_server_is_its_body(constant, tmp_path):
 def test_refusals(constant, variable):
     prefix = prefix_of(constant, [3])
     assert get_args(StyleName) == tuple(STYLES)
-    with pytest.raises(ConfigError, match="there is no style 'gpt'; choose from openai, vllm-video"):
-        lmm.messages(prefix, QUESTION, "gpt")
+    with pytest.raises(
+        ConfigError, match="there is no style 'phi'; choose from openai, gpt, gemini, vllm-video"
+    ):
+        lmm.messages(prefix, QUESTION, "phi")
     with pytest.raises(ConfigError, match="pairing 'images' sends no video"):
         lmm.messages(prefix, QUESTION, "vllm-video", pairing="images")
     with pytest.raises(ConfigError, match="must be one of auto, pairs, duplicate, images"):

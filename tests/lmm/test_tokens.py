@@ -2,7 +2,8 @@
 
 import pytest
 
-from framenest.lmm.messages import QWEN_VIDEO, estimate, image_cells
+from framenest.image_tokens import QWEN_VIDEO, image_cells
+from framenest.lmm.messages import estimate
 from framenest.lmm.prompt import cannot_tell, citations, cited_places, lettered, not_shown
 
 
@@ -33,7 +34,7 @@ def test_qwen_video_shares_its_pixels_among_the_frames():
     ],
 )
 def test_each_style(style, pairing, frames):
-    tokens = estimate(style, [1.0, 2.0, 3.0, 4.0, 5.0], (640, 352), "x" * 40, pairing=pairing)
+    tokens = estimate(style, [1.0, 2.0, 3.0, 4.0, 5.0], [(640, 352)] * 5, "x" * 40, pairing=pairing)
     assert tokens.frames == frames
     assert tokens.text == 26
     assert tokens.total == tokens.frames + tokens.times + tokens.text

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from framenest.server import body as body_module
 from framenest.server import conversation, gateway
 from framenest.server.conversation import thinned
 from framenest.server.dialects import DIALECTS, api_path
@@ -509,8 +510,7 @@ def test_a_packed_body_is_the_same_request(gate, behind, clip, request):
     (gzip.compress(bytes(2**21)), "gzip", 413),
 ])  # fmt: skip
 def test_a_body_that_cannot_be_unpacked_is_refused(gate, behind, monkeypatch, packed, how, status):
-    app = next(route.app for route in gate.app.router.routes if getattr(route, "path", "").startswith("/v1"))
-    monkeypatch.setattr(app, "_max_bytes", 2**20)
+    monkeypatch.setattr(body_module, "MAX_UNPACKED_BYTES", 2**20)
     before = len(behind.requests)
     answer = httpx.post(f"{gate.url}/chat/completions", content=packed, headers={"content-encoding": how})
     assert answer.status_code == status

@@ -9,6 +9,7 @@ from framenest.cli.options import argument, command, option
 from framenest.cli.printing import NO_MATCH_NOTE, AnswerPrinter, confirm, note, print_json, print_reply
 from framenest.config import DEFAULT_PRESET, MECConfig, VideoConfig
 from framenest.errors import ConfigError, ModelError
+from framenest.image_tokens import TokenBudget
 from framenest.lmm.ask import ask as ask_model
 from framenest.lmm.messages import check_style
 from framenest.method.mec import rank_request
@@ -33,6 +34,7 @@ def ask(
         "-k",
         default="16",
     ),
+    tokens: opt.TokenOptions,
     choices: tuple[str, ...] = opt.CHOICES,
     look_for: tuple[str, ...] = opt.LOOK_FOR,
     output: opt.OutputFile | None = option(
@@ -62,9 +64,11 @@ def ask(
       -k 8,16,32 --base-url …
     framenest ask kiln.mp4 "What happens after firing?" \\
       --with-transcript --base-url …
+    framenest ask kiln.mp4 "What is fired?" --tokens 8000 --tiers --base-url …
     """
     check_style(model.style, images.pairing)
     opt.refuse_pairing(model.style)
+    within = tokens.budget(model.style, pairing=images.pairing, limits=images.settings["limits"])
     printer = AnswerPrinter()
     with model.client() as client:
         opt.check_server(client)
@@ -82,7 +86,7 @@ def ask(
                 config=MECConfig.preset(DEFAULT_PRESET),
                 opening=opening,
             )
-            selected = _select(selector, request, session, opened, budgets)
+            selected = _select(selector, request, session, opened, within or budgets)
         if isinstance(selected, Ranking):
             for line in advice(selected.scorer, question, selected.stats.match, common.local):
                 note(line)
@@ -93,7 +97,7 @@ def ask(
                 client,
                 selected,
                 question,
-                budgets,
+                within or budgets,
                 options=choices,
                 style=model.style,
                 video=opened,
@@ -105,6 +109,10 @@ def ask(
             )
         except ModelError as error:
             raise ModelError(f"{error} (-k {error.fits})" if error.fits else str(error)) from error
+    if (most := client.most_images) is not None:
+        note(
+            f"{client.base_url} takes at most {most} images in a request; it got the best {len(reply.prefix)}"
+        )
     if as_json:
         data = reply.to_json() | {
             "video": opened.info.path,
@@ -122,22 +130,28 @@ def ask(
 
 
 def _select(
-    name: str | None, request: RankRequest, session: Session, opened: Decoder, budgets: list[int]
+    name: str | None,
+    request: RankRequest,
+    session: Session,
+    opened: Decoder,
+    budgets: TokenBudget | list[int],
 ) -> Ranking | Selection:
     """Select the frames to send; MEC returns a ranking.
 
     If nothing clearly matches, MEC's first ranks are noise, and an overview serves the model better. A
-    selector that the user names is always used.
+    selector that the user names is always used, and MEC for a budget in tokens, since the others do not rank.
     """
     selector = load_selector(name or MecSelector.name, session, request.config)
     if not isinstance(selector, MecSelector):
         if request.look_for is not None:
             raise ConfigError(f"--look-for is for the selector mec, not for {name}")
+        if isinstance(budgets, TokenBudget):
+            raise ConfigError(f"--tokens is for the selector mec, not for {name}; give -k")
         return selector.select(opened, request.question, budgets)
     ranking = rank_request(replace(request, config=selector.settings), session, opened)
     if not ranking.unmatched:
         return ranking
-    if name is not None:
+    if name is not None or isinstance(budgets, TokenBudget):
         note(NO_MATCH_NOTE)
         return ranking
     note("nothing in this video clearly matches the question; sending frames at even intervals")

@@ -94,9 +94,8 @@ def _sheet(files: Sequence[str], question: str, common: opt.Common) -> Image.Ima
     sheets = []
     for file, title in zip(files, titles, strict=True):
         prefix = load_result(file).prefix(BUDGET)
-        batches = prefix.batches(reopen(prefix.video, store=common.cache), ImageSpec.short_side(240))
-        images = [image for batch in batches for image in batch.pixels[0]]
-        sheets.append(contact_sheet(prefix, images, title=title))
+        decoded = prefix.decode(reopen(prefix.video, store=common.cache), ImageSpec.short_side(240))
+        sheets.append(contact_sheet(prefix, [image for _, image in decoded], title=title))
     whole = Image.new("RGB", (sheets[0].width, sheets[0].height + sheets[1].height))
     whole.paste(sheets[0], (0, 0))
     whole.paste(sheets[1], (0, sheets[0].height))

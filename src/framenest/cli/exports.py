@@ -82,7 +82,8 @@ def _print_ranking_csv(ranking: Ranking, count: int) -> None:
 def extract(
     *,
     ranking: opt.InputFile = argument(),
-    budget: int = option("Number of frames.", "-k", required=True),
+    budget: int | None = option("Number of frames.", "-k"),
+    tokens: opt.TokenOptions,
     folder: opt.OutputFolder = option("Folder for the images.", "--to", required=True),
     kind: str = option(
         "Image format.", "--format", type=click.Choice(extraction.FRAME_FORMATS), default="jpg"
@@ -92,15 +93,16 @@ def extract(
     video: opt.RankedVideo,
     common: opt.Common,
 ) -> None:
-    """Write the K frames of a RANKING as images: original size, in time order.
+    """Write the K frames of a RANKING as images: original size without --tiers, in time order.
 
     File names contain frame, seconds and rank. Fails if the video has changed since it was ranked.
 
     \b
     framenest extract kiln.json -k 8 --to frames/ --sheet kiln.png
+    framenest extract kiln.json --tokens 8000 --tiers --to frames/
     """
     result = load_result(ranking)
-    prefix, decoder = result.prefix(budget), video.reopen(result.video, common)
+    prefix, decoder = result.prefix(tokens.budget() or budget), video.reopen(result.video, common)
     files = write_frames(prefix, decoder, common, folder, sheet, kind, title=result.question)
     if as_json:
         print_json({"files": list(map(str, files)), "sheet": None if sheet is None else str(sheet)})
@@ -130,8 +132,8 @@ def write_frames(
             files = extraction.extract(prefix, folder, format=kind, video=decoder, progress=bars)
         confirm(f"{len(files)} frames in", str(folder))
     if sheet is not None:
-        batches = prefix.batches(decoder, ImageSpec.short_side(240))
-        drawn = contact_sheet(prefix, [image for batch in batches for image in batch.pixels[0]], title=title)
+        decoded = prefix.decode(decoder, ImageSpec.short_side(240))
+        drawn = contact_sheet(prefix, [image for _, image in decoded], title=title)
         write_atomic(sheet, encode_image(drawn, sheet.suffix[1:].lower()))
         confirm("contact sheet in", str(sheet))
     return files
@@ -149,10 +151,11 @@ FOLDER = "vlmevalkit"
 def export(
     *,
     ranking: opt.InputFile = argument(),
-    budget: int = option("Number of frames.", "-k", required=True),
+    budget: int | None = option("Number of frames.", "-k"),
+    tokens: opt.TokenOptions,
     style: str = option(
-        "For servers: openai, vllm-video. For transformers: qwen, hf-video, internvl, llava-onevision. "
-        "For other tools: vlmevalkit.",
+        "For servers: openai, gpt, gemini, vllm-video. For transformers: qwen, hf-video, internvl, "
+        "llava-onevision. For other tools: vlmevalkit.",
         type=click.Choice([*lmm.STYLES, FOLDER]),
         default="openai",
     ),
@@ -183,9 +186,12 @@ def export(
     if output is None:
         note("nothing will be written; give -o FILE")
     result = load_result(ranking)
+    counted = cast(lmm.StyleName, "openai" if style == FOLDER else style)
+    within = tokens.budget(counted, pairing=images.pairing, limits=images.settings["limits"])
+    prefix = result.prefix(within or budget)
     if style == FOLDER:
         folder = opt.check_writable_folder(Path(str(output)) / Path(result.video.path).stem)
-        name, prefix = extraction.vlmevalkit_name, result.prefix(budget)
+        name = extraction.vlmevalkit_name
         decoder = video.reopen(result.video, common)
         with common.bars() as bars:
             files = extraction.extract(prefix, folder, name=name, video=decoder, progress=bars)
@@ -198,9 +204,9 @@ def export(
         choices = result.options
     with common.bars() as bars:
         request = lmm.messages(
-            result.prefix(budget),
+            prefix,
             text,
-            cast(lmm.StyleName, style),
+            counted,
             options=choices,
             video=video.reopen(result.video, common),
             progress=bars,

@@ -36,8 +36,9 @@ from framenest.config import (
 )
 from framenest.errors import ConfigError, ScorerError, StoreError
 from framenest.frames import VideoInfo
+from framenest.image_tokens import TIERS, TokenBudget
 from framenest.images import IMAGE_FORMATS
-from framenest.lmm import FOR_SERVERS, STYLES, ImageLimits, Pairing, StyleName
+from framenest.lmm import FOR_SERVERS, STYLES, ImageLimits, Pairing, StyleName, token_budget
 from framenest.lmm.client import KEY_VARIABLE, Client
 from framenest.lmm.prompt import TOKENS
 from framenest.progress import Bars
@@ -502,7 +503,7 @@ class AnsweringModel:
     )
     model: str | None = option("Model to ask. [default: the server's, if it has just one]")
     style: StyleName = option(
-        "openai: one image per frame, any server. vllm-video: one video, vLLM.",
+        "openai: one image per frame, any server; gpt, gemini: with `detail`. vllm-video: one video, vLLM.",
         type=click.Choice(FOR_SERVERS),
         default="openai",
     )
@@ -581,6 +582,27 @@ class ImageOptions:
         """Keyword arguments for `messages` and `ask`."""
         limits = ImageLimits(self.max_side, self.max_pixels, self.quality, self.frame_pixels)
         return {"pairing": self.pairing, "limits": limits, "tell_times": self.tell_times}
+
+
+@dataclass(frozen=True)
+class TokenOptions:
+    """A budget in tokens, in place of -k."""
+
+    tokens: int | None = option(
+        "Instead of -k: as many frames as fit; tokens that images may cost the model."
+    )
+    tiers: bool = option(
+        "With --tokens: sharp first, small later. Ranks 1 to 4 at full size, to 16 at half the side, others "
+        "at a quarter."
+    )
+
+    def budget(self, style: StyleName = "openai", **settings: Any) -> TokenBudget | None:
+        """The budget for a style's model; None without one. settings: as for `token_budget`."""
+        if self.tokens is None:
+            refuse("only --tokens has tiers", "tiers")
+            return None
+        refuse("--tokens says how many frames", "budget", "budgets")
+        return token_budget(self.tokens, style, tiers=TIERS if self.tiers else None, **settings)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from framenest.cli.printing import (
 from framenest.cli.ranking_server import RankingServer
 from framenest.config import DEFAULT_PRESET, FOR_CLIENTS, MECConfig, VideoConfig
 from framenest.errors import ConfigError
+from framenest.image_tokens import TokenBudget
 from framenest.method.mec import check_horizon, rank_request
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
@@ -35,8 +36,8 @@ from framenest.video.opening import reopen
 from framenest.video.source import is_remote
 
 WITH_SERVER = (
-    "video", "question", "output", "budgets", "folder", "sheet", "as_json", "verbose", "server",
-    "no_question", "choices", "look_for", "preset", "horizon", *FOR_CLIENTS, "quiet", "debug",
+    "video", "question", "output", "budgets", "tokens", "tiers", "folder", "sheet", "as_json", "verbose",
+    "server", "no_question", "choices", "look_for", "preset", "horizon", *FOR_CLIENTS, "quiet", "debug",
 )  # fmt: skip
 """Parameters that work with --server: those its API takes, and those of this side alone."""
 
@@ -57,6 +58,7 @@ def rank(
         "-k",
         default=(),
     ),
+    tokens: opt.TokenOptions,
     folder: opt.OutputFolder | None = option(
         "Also write the frames of the largest budget as images.", "--to"
     ),
@@ -91,6 +93,7 @@ def rank(
     \b
     framenest rank kiln.mp4 "What happens after firing?" -o kiln.json
     framenest rank kiln.mp4 "What happens after firing?" -k 4 --to frames/
+    framenest rank kiln.mp4 "What is fired?" --tokens 8000 --tiers --to frames/
     framenest rank kiln.mp4 "What is fired?" --option cups --option tiles \\
       --set relevance_text=question+options
     framenest rank kiln.mp4 "What happens after firing?" \\
@@ -101,12 +104,13 @@ def rank(
     """
     if server:
         opt.refuse_others("not possible with --server; --server '' ranks here", *WITH_SERVER)
+    within = tokens.budget()
     if no_question:
         opt.refuse("nothing is scored with --no-question", "ocr", "rerank", "reranker", "calibration")
     if manifest is None:
         _check_one(video, question, no_question, output)
-    elif video or question or budgets or look_for or folder or sheet or verbose:
-        raise ConfigError("--manifest does not go with VIDEO, QUESTION, -k, --look-for, --to, --sheet or -v")
+    elif video or question or budgets or within or look_for or folder or sheet or verbose:
+        raise ConfigError("--manifest does not go with VIDEO, QUESTION, -k, --tokens, --look-for, --to, -v")
     request = RankRequest(
         video=video or "",
         question=question,
@@ -139,7 +143,7 @@ def rank(
         check_horizon(budgets, opened, request.config)
         with bars:
             ranking = rank_request(request, session, opened)
-    largest = _deliver(ranking, budgets, output, as_json, verbose)
+    largest = _deliver(ranking, [within] if within else budgets, output, as_json, verbose)
     if folder or sheet:
         shown = reopen(ranking.video, video, store=common.cache) if server else opened
         write_frames(largest, shown, common, folder, sheet, title=question)
@@ -157,7 +161,7 @@ def _check_one(video: str | None, question: str | None, no_question: bool, outpu
 
 
 def _deliver(
-    ranking: Ranking, budgets: list[int], target: str | None, as_json: bool, verbose: bool
+    ranking: Ranking, budgets: Sequence[int | TokenBudget], target: str | None, as_json: bool, verbose: bool
 ) -> Prefix:
     """Write and print a ranking; returns its largest prefix."""
     prefixes = [ranking.prefix(k) for k in budgets or [min(TOP, len(ranking))]]  # before a file is written

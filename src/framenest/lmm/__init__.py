@@ -5,7 +5,7 @@ transformers processor.
 """
 
 from framenest.images import ImageLimits
-from framenest.lmm.messages import FOR_SERVERS, STYLES, Style, StyleName, estimate, messages
+from framenest.lmm.messages import FOR_SERVERS, STYLES, Style, StyleName, estimate, messages, token_budget
 from framenest.lmm.prompt import PAIRINGS, Pairing
 from framenest.lmm.request import Request, Tokens
 
@@ -24,4 +24,5 @@ __all__ = [
     "estimate",
     "load",
     "messages",
+    "token_budget",
 ]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from framenest.errors import ModelError
+from framenest.image_tokens import TokenBudget
 from framenest.images import ImageLimits
 from framenest.lmm.client import Answer, Answerer, OnText
 from framenest.lmm.messages import StyleName, check_style, messages
@@ -105,7 +107,7 @@ def ask(
     answerer: Answerer,
     chosen: Ranking | Selection,
     question: str,
-    budgets: int | Sequence[int],
+    budgets: int | TokenBudget | Sequence[int],
     *,
     options: Sequence[str] = (),
     style: StyleName = "openai",
@@ -122,13 +124,13 @@ def ask(
     """Ask with the smallest budget; retry with the next larger one if the model says that it cannot tell.
 
     The last budget does not offer that reply. A question without options also asks for the times of the
-    frames that show the answer (`Reply.cited`).
+    frames that show the answer (`Reply.cited`). A server that takes fewer images gets the best of them.
 
     Args:
         answerer: a `Client`, or anything with its `answer`.
         chosen: the ranking or selection whose prefixes are shown.
         question: what to ask.
-        budgets: one frame budget, or several to try in ascending order.
+        budgets: one frame budget, or several to try in ascending order; or a budget in tokens.
         options: the options of a multiple-choice question; the model answers with a letter.
         style, pairing, limits, tell_times, transcript, transcript_tokens: as for `messages`.
         video: the open video, or its path; by default the path in the ranking.
@@ -148,12 +150,16 @@ def ask(
     >>> reply.answer.text, [step.prefix.budget for step in reply.steps]
     ('A kiln.', [8])
     """
-    rungs = Budget.ladder(budgets if isinstance(budgets, Iterable) else [budgets])
-    fuses = check_style(style, pairing).fuses
+    rungs: list[Any] = [budgets]
+    if not isinstance(budgets, TokenBudget):
+        rungs = Budget.ladder(budgets if isinstance(budgets, Iterable) else [budgets])
+    record = check_style(style, pairing)
     steps: list[Step] = []
-    for budget in rungs:
-        prefix = chosen.prefix(budget)
-        last = budget == rungs[-1] or prefix.complete
+
+    def send(prefix: Prefix, *, last: bool) -> Step:
+        most = getattr(answerer, "most_images", None) if record.sends == "images" else None
+        if most is not None and most < len(prefix):
+            prefix, last = prefix.best(most), True
         instructions = ([] if options else [CITE]) + ([] if last else [OTHERWISE])
         request = messages(
             prefix,
@@ -169,14 +175,22 @@ def ask(
             video=video,
             progress=progress,
         )
-        answer = answerer.answer(request, on_text=on_text)
-        stuck = not last and cannot_tell(answer.text)
-        steps.append(Step(prefix, answer, stuck, request.tokens.total))
+        try:
+            answer = answerer.answer(request, on_text=on_text)
+        except ModelError:
+            if getattr(answerer, "most_images", most) == most:
+                raise
+            return send(prefix, last=last)  # now that the limit is known
+        return Step(prefix, answer, not last and cannot_tell(answer.text), request.tokens.total)
+
+    for budget in rungs:
+        prefix = chosen.prefix(budget)
+        steps.append(send(prefix, last=budget == rungs[-1] or prefix.complete))
         if on_step is not None:
             on_step(steps[-1])
-        if not stuck:
+        if not steps[-1].cannot_tell:
             break
     seconds = steps[-1].prefix.seconds.tolist()
-    times = model_seconds(pairing, seconds) if fuses else seconds  # the model reads one time per pair
+    times = model_seconds(pairing, seconds) if record.fuses else seconds  # the model reads one time per pair
     text = steps[-1].answer.text
     return Reply(question, steps, cited_places(text, times), not_shown(text, times))

@@ -35,7 +35,10 @@ _TOO_LONG = (
 )
 # The number after these words is the context length.
 _LIMIT = r"(?:context[ _](?:length|size|window)|maximum|model[ _]len(?:gth)?|n_ctx)[^\d]{0,25}(\d{2,})"
-_MOST_IMAGES = r"at most (\d+) image"  # vLLM
+# How vLLM, SGLang, Azure, Anthropic, Groq, Copilot and others say how many images a request may hold.
+_OF_IMAGES = r"\bimages\b|image\(s\)|image count|media"
+_MOST = r"(?:at most|up to|max\w*|limit|>)(?: (?:of|is|allowed|number of images))*[\s:=(]*(\d[\d,]*)\b"
+_SIZE = r"\s*(?:[kmg]i?b\b|px\b|pixels?|bytes?|tokens?|[x×])"  # after a number that is no count
 
 
 Kind = Literal["reasoning", "answer"]
@@ -73,6 +76,16 @@ class Answer:
     finish_reason: str
     """"stop", or "length" if it was cut off."""
     usage: Usage
+
+
+def most_images(message: str, sent: int) -> int | None:
+    """How many images a request may hold, by a server's error about `sent` of them; None if it says another.
+
+    >>> most_images("At most 8 image(s) may be provided", 16), most_images("too many images: 120 > 100", 120)
+    (8, 100)
+    """
+    numbers = re.findall(f"{_MOST}(?!{_SIZE})", message, re.I) if re.search(_OF_IMAGES, message, re.I) else []
+    return next((most for most in (int(n.replace(",", "")) for n in numbers) if 0 < most < sent), None)
 
 
 class Answerer(Protocol):
@@ -253,6 +266,7 @@ class Client:
         if thinking is not None:
             self._extra["chat_template_kwargs"] = {"enable_thinking": thinking}
         self._refused: set[str] = set()  # optional fields that this server rejects
+        self.most_images: int | None = None  # that a request may hold, once the server has said so
         self._client = openai.OpenAI(
             base_url=base_url,
             api_key=self._key or _NO_KEY,
@@ -447,11 +461,10 @@ class Client:
         where, status, model = self.base_url, error.status_code, self.model
         if re.search(_TOO_LONG, f"{error.code} {error.type} {message}", re.I):
             return self._too_long(message, request)
-        if most := re.search(_MOST_IMAGES, message, re.I):
-            fits = min(int(most[1]), len(request.prefix) - 1)
-            return ModelError(
-                f"{where} accepts at most {most[1]} images per request; send {fits} frames", fits=fits
-            )
+        if most := most_images(message, len(request.prefix)):
+            self.most_images = most
+            says = f"{where} accepts at most {most} images per request; send {most} frames"
+            return ModelError(says, fits=most)
         if status == 413:
             return ModelError(f"{where}: the request is too large; send smaller images")
         # SGLang and proxies only say "model"; transformers serve names it.

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from PIL import Image
 
 from framenest.errors import ConfigError
+from framenest.image_tokens import QWEN_VIDEO, Size, TokenBudget, gemini_level, gpt_level, image_cells
 from framenest.images import ImageLimits, as_base64, data_url, encode_image
 from framenest.lmm import prompt
 from framenest.lmm.prompt import CHARACTERS, PAIR, TOKENS, Pairing
@@ -20,29 +21,6 @@ from framenest.progress import ShowProgress, shown
 from framenest.protocols import Store
 from framenest.transcript import Transcript
 from framenest.video.opening import Video, reopen
-
-QWEN_CELL = 32  # pixels: patches of 16, merged 2 × 2
-QWEN_IMAGE = (65_536, 16_777_216)  # pixels of an image, minimum and maximum
-QWEN_VIDEO = (4_096, 25_165_824)  # pixels of all frames of a video together, minimum and maximum
-
-
-def image_cells(
-    width: int, height: int, cell: int = QWEN_CELL, limits: tuple[int, int] = QWEN_IMAGE, count: int = 1
-) -> int:
-    """Tokens of an image resized to whole cells, within limits on the pixels of `count` such images.
-
-    >>> image_cells(640, 360), image_cells(1920, 1080, limits=QWEN_VIDEO, count=64)
-    (220, 364)
-    """
-    across, down = max(1, round(width / cell)), max(1, round(height / cell))
-    pixels = across * down * cell * cell * count
-    if pixels > limits[1]:
-        shrink = math.sqrt(width * height * count / limits[1])
-        across, down = (max(1, int(side / shrink / cell)) for side in (width, height))
-    elif pixels < limits[0]:
-        grow = math.sqrt(limits[0] / (width * height * count))
-        across, down = (math.ceil(side * grow / cell) for side in (width, height))
-    return across * down
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +35,7 @@ class Draft:
     tell_times: bool  # whether Framenest writes the times as text
     frame_pixels: int | None  # as in `ImageLimits`
     beside: Sequence[str]  # the text after each frame: transcript lines near it, or an empty string
+    details: Sequence[str] = ()  # the `detail` of each image, for styles that have one
 
     @property
     def markers(self) -> list[str]:
@@ -68,7 +47,9 @@ class Draft:
         return prompt.sent_places(self.pairing, self.prefix.seconds.tolist())
 
 
-StyleName = Literal["openai", "vllm-video", "qwen", "hf-video", "internvl", "llava-onevision"]
+StyleName = Literal[
+    "openai", "gpt", "gemini", "vllm-video", "qwen", "hf-video", "internvl", "llava-onevision"
+]
 """The names in `STYLES`, for type checkers."""
 Parts = dict[str, Any]  # fields of a `Request`
 
@@ -77,6 +58,8 @@ def _openai(draft: Draft) -> Parts:
     images: list[Message] = [
         {"type": "image_url", "image_url": {"url": data_url(jpeg)}} for jpeg in draft.jpegs
     ]
+    for image, detail in zip(images, draft.details, strict=False):
+        image["image_url"]["detail"] = detail
     return {"messages": _interleaved(draft, images)}
 
 
@@ -163,6 +146,7 @@ class Style:
         for_server: whether an OpenAI-compatible server takes it; otherwise a transformers processor does.
         fuses: whether the model fuses two frames of a video under one time, which its processor writes.
         frame_tokens: (width, height) to the tokens of one image. A fused video follows Qwen's rule instead.
+        level: (width, height) to the `detail` that is sent with an image, and its tokens; None without.
         time_tokens: tokens around a frame's time, beside its digits.
     """
 
@@ -171,6 +155,7 @@ class Style:
     for_server: bool = False
     fuses: bool = False
     frame_tokens: Callable[[int, int], int] = image_cells
+    level: Callable[[int, int], tuple[str, int]] | None = None
     time_tokens: int = 6
 
     def pairing(self, pairing: Pairing) -> Pairing:
@@ -180,6 +165,8 @@ class Style:
 
 STYLES: dict[str, Style] = {
     "openai": Style(_openai, for_server=True),
+    "gpt": Style(_openai, for_server=True, level=gpt_level),
+    "gemini": Style(_openai, for_server=True, level=gemini_level),  # litellm makes it `media_resolution`
     "vllm-video": Style(_vllm_video, "video", for_server=True, fuses=True),
     "qwen": Style(_qwen, "either", fuses=True),  # Qwen3-VL, Qwen3.5
     # LLaVA-OneVision and LLaVA-Video: 27 × 27 patches, pooled to 14 × 14.
@@ -228,13 +215,14 @@ def messages(
     Args:
         prefix: the frames.
         question: what to ask.
-        style: "openai", "vllm-video", "qwen", "hf-video", "internvl" or "llava-onevision".
+        style: "openai", "gpt", "gemini", "vllm-video", "qwen", "hf-video", "internvl" or "llava-onevision".
         options: the options of a multiple-choice question; the model answers with a letter.
         instructions: lines after the question.
         pairing: for models that fuse two frames under one time (Qwen3-VL, Qwen3.5): "auto" fuses frames
             within two seconds and sends any other twice, "pairs" fuses all, as the paper does, "duplicate"
             sends each frame twice, "images" sends images instead of a video.
-        limits: image size and JPEG quality; by default the original size.
+        limits: image size and JPEG quality; by default the original size. A prefix for a budget in tokens
+            has its own sizes.
         tell_times: whether to write the times as text; by default, only if the model's processor does not
             write them.
         transcript: the transcript, as in `Ranking.transcript`; each line is sent beside the nearest frame.
@@ -268,20 +256,20 @@ def messages(
     beside = said_beside(seconds, transcript, transcript_tokens)
     decoder = reopen(prefix.video, video, store=store)
     with shown(progress) as tell:
-        batches = prefix.batches(decoder, limits.spec(decoder.info.width, decoder.info.height), tell)
-        read = (Image.fromarray(pixels) for batch in batches for pixels in batch.pixels[0])
+        spec = None if prefix.sizes else limits.spec(decoder.info.width, decoder.info.height)
+        read = (Image.fromarray(pixels) for _, pixels in prefix.decode(decoder, spec, tell))
         jpegs = [encode_image(image, quality=limits.quality) for image in read] if record.for_server else []
         images = [] if record.for_server else list(read)
-    draft = Draft(
-        prefix, images, jpegs, text, record.pairing(pairing), tell_times, limits.frame_pixels, beside
-    )
+    sizes = prefix.sizes or [limits.size(decoder.info.width, decoder.info.height)] * len(prefix)
+    details = [record.level(*size)[0] for size in sizes] if record.level else ()
+    paired = record.pairing(pairing)
+    draft = Draft(prefix, images, jpegs, text, paired, tell_times, limits.frame_pixels, beside, details)
     parts: Parts = {"images": images, "markers": draft.markers if tell_times else []} | record.build(draft)
-    size = limits.size(decoder.info.width, decoder.info.height)
     counted = "\n".join([text, *filter(None, beside)])
     return Request(
         style=style,
         prefix=prefix,
-        tokens=estimate(style, seconds, size, counted, pairing=pairing, frame_pixels=limits.frame_pixels),
+        tokens=estimate(style, seconds, sizes, counted, pairing=pairing, frame_pixels=limits.frame_pixels),
         quality=limits.quality,
         **parts,
     )
@@ -290,7 +278,7 @@ def messages(
 def estimate(
     style: str,
     seconds: Sequence[float],
-    size: tuple[int, int],
+    sizes: Sequence[Size],
     text: str,
     *,
     pairing: Pairing = "auto",
@@ -301,22 +289,50 @@ def estimate(
     Args:
         style: one of STYLES.
         seconds: the frames' times.
-        size: (width, height) of an image as it is sent.
+        sizes: (width, height) of each image as it is sent.
         text: the prompt.
         pairing: as for `messages`.
         frame_pixels: as in `ImageLimits`.
 
-    >>> estimate("internvl", [1.0, 2.0], (640, 360), "What is it?").frames
+    >>> estimate("internvl", [1.0, 2.0], [(640, 360)] * 2, "What is it?").frames
     512
     """
-    record, count = STYLES[style], len(seconds)
-    sent = len(prompt.sent_places(record.pairing(pairing), seconds))
+    record, count = check_style(style, pairing), len(seconds)
     words = math.ceil(len(text) / CHARACTERS) + 16
     digits = sum(len(f"{value:.1f}") for value in seconds)
-    if record.fuses and pairing != "images":
+    if record.sends == "images" or pairing == "images":
+        costs = [record.level(*one)[1] if record.level else record.frame_tokens(*one) for one in sizes]
+        return Tokens(sum(costs), digits + record.time_tokens * count, words)
+    if len(set(sizes)) > 1:
+        raise ConfigError(f"style {style!r} sends a video, whose frames have one size; tiers need images")
+    sent = len(prompt.sent_places(record.pairing(pairing), seconds))
+    if record.fuses:
         groups = math.ceil(sent / PAIR)
         limits = QWEN_VIDEO if frame_pixels is None else (QWEN_VIDEO[0], frame_pixels * sent)
-        cost = image_cells(*size, limits=limits, count=sent)
+        cost = image_cells(*sizes[0], limits=limits, count=sent)
         return Tokens(groups * cost, digits * groups // count + 5 * groups, words)
-    images = sent if record.sends == "video" else count
-    return Tokens(images * record.frame_tokens(*size), digits + record.time_tokens * count, words)
+    return Tokens(sent * record.frame_tokens(*sizes[0]), digits + record.time_tokens * count, words)
+
+
+def token_budget(
+    tokens: int,
+    style: StyleName = "openai",
+    *,
+    tiers: tuple[int, int] | None = None,
+    pairing: Pairing = "auto",
+    limits: ImageLimits | None = None,
+) -> TokenBudget:
+    """A `TokenBudget` for the model of a style; other arguments as for `messages`.
+
+    >>> len(ranking.prefix(token_budget(600, "gpt")))
+    7
+    """
+    limits = limits or ImageLimits()
+
+    def cost(seconds: Sequence[float], sizes: Sequence[Size]) -> int:
+        return estimate(style, seconds, sizes, "", pairing=pairing, frame_pixels=limits.frame_pixels).frames
+
+    check_style(style, pairing)
+    if tiers is not None and cost([0.0, 1.0], [(4096, 4096), (64, 64)]) == 2 * cost([0.0], [(64, 64)]):
+        raise ConfigError(f"style {style!r}: images cost the same at any size; tiers would save nothing")
+    return TokenBudget(tokens, tiers, limits, cost)

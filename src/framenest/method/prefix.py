@@ -13,7 +13,8 @@ from PIL import Image
 
 from framenest.config import must_be
 from framenest.errors import BudgetError, ConfigError, FramenestError, VideoError
-from framenest.frames import FrameBatch, ImageSpec, Pixels, VideoInfo, check_length
+from framenest.frames import ImageSpec, Pixels, VideoInfo, check_length
+from framenest.image_tokens import Size
 from framenest.images import STRIP_HEIGHT, ImageLimits, strip_html
 from framenest.progress import ShowProgress, shown
 from framenest.protocols import MatchStrength, Progress, Store
@@ -49,6 +50,7 @@ class Prefix:
         question, scorer, match: those of the ranking (`Ranking.question`, `Ranking.scorer`, `Stats.match`);
             None and "" for other selectors and prefixes read from a file.
         roles, reasons: of each frame, as in `Ranking.roles` and `Ranking.reasons`; empty likewise.
+        sizes: (width, height) of each image, if the budget was in tokens; otherwise empty.
 
     >>> for rank, second, frame in ranking.prefix(2):
     ...     print(f"rank {rank}: frame {frame} at {second:.2f} s")
@@ -68,6 +70,7 @@ class Prefix:
     match: MatchStrength | None = None
     roles: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    sizes: tuple[Size, ...] = ()
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -84,19 +87,17 @@ class Prefix:
 
     def strip(self, lines: Sequence[str]) -> str:
         """Lines of text and the best frames, as HTML for notebooks."""
+        best = self.best(STRIP_FRAMES)
         labels = [
             ("" if rank is None else f"#{rank} · ") + f"{clock(second)} · frame {frame}"
-            for rank, second, frame in self
+            for rank, second, frame in best
         ]
-        best = np.arange(len(self)) if self.ranks is None else np.argsort(self.ranks, kind="stable")
-        places = np.sort(best[:STRIP_FRAMES])
-        notes = [f"… and {len(self) - len(places)} more"] if len(self) > len(places) else []
+        notes = [f"… and {len(self) - len(best)} more"] if len(self) > len(best) else []
         try:
-            images = self.part(places).images(ImageSpec.short_side(STRIP_HEIGHT), progress=False)
+            images = best.images(ImageSpec.short_side(STRIP_HEIGHT), progress=False)
         except FramenestError as error:
             images, notes = [], [f"No images: {error}", *notes]
-        pictures = [(image, labels[place]) for image, place in zip(images, places, strict=False)]
-        return strip_html(lines, pictures, notes)
+        return strip_html(lines, list(zip(images, labels, strict=False)), notes)
 
     def images(
         self,
@@ -110,7 +111,7 @@ class Prefix:
         """The frames as Pillow images in RGB, in time order: exactly the frames of these numbers.
 
         Args:
-            size: by default the original size.
+            size: by default the prefix's sizes, or the original size.
             max_side: instead of size, the most pixels of the longer side. The aspect ratio is kept, and no
                 image is enlarged.
             video: the open video, its path if it has moved, or the array of frames.
@@ -128,8 +129,8 @@ class Prefix:
         """
         decoder = reopen(self.video, video, store=store)
         with shown(progress) as tell:
-            batches = self.batches(decoder, _spec(decoder, size, max_side), tell)
-            return [Image.fromarray(pixels) for batch in batches for pixels in batch.pixels[0]]
+            decoded = self.decode(decoder, _spec(decoder, size, max_side), tell)
+            return [Image.fromarray(pixels) for _, pixels in decoded]
 
     def read(
         self,
@@ -147,23 +148,29 @@ class Prefix:
         """
         self.must_hold_frames()
         decoder = reopen(self.video, video, store=store)
+        spec = _spec(decoder, size, max_side)
+        if spec is None and len(set(self.sizes)) > 1:
+            raise ConfigError("these images differ in size; use images(), or give size or max_side")
         with shown(progress) as tell:
-            batches = list(self.batches(decoder, _spec(decoder, size, max_side), tell))
-        return FrameBatch.join(batches).pixels[0]
+            return np.stack([pixels for _, pixels in self.decode(decoder, spec, tell)])
 
-    def batches(
+    def decode(
         self, decoder: Decoder, size: ImageSpec | None = None, tell: Progress | None = None
-    ) -> Iterator[FrameBatch]:
-        """The frames in time order, in batches of bounded memory; VideoError if one does not decode.
+    ) -> Iterator[tuple[int, Pixels]]:
+        """The places of the frames, ascending, with their pixels; VideoError if one does not decode.
 
-        size: by default the original size. tell: called as tell(stage, done, total).
+        size: by default the prefix's sizes, or the original size. tell: called as tell(stage, done, total).
         """
-        done = 0
-        for batch in decoder.read(self.frames, sizes=(size,)):
+        original = decoder.info.width, decoder.info.height
+        own = [None if one == original else ImageSpec.squash(*one) for one in self.sizes]
+        specs = own if own and size is None else [size] * len(self)
+        distinct, done = list(dict.fromkeys(specs)), 0
+        for batch in decoder.read(self.frames, sizes=tuple(distinct)):
             done += len(batch)
             if tell is not None:
                 tell("decoding", done, len(self))
-            yield batch
+            for row, place in enumerate(np.searchsorted(self.frames, batch.frames).tolist()):
+                yield place, batch.pixels[distinct.index(specs[place])][row]
         if done < len(self):
             raise VideoError(f"{len(self) - done} of {len(self)} frames no longer decode")
 
@@ -171,10 +178,22 @@ class Prefix:
         """Some of the frames, by their places here: (n,) ascending numbers or (K,) booleans."""
         ranks = None if self.ranks is None else self.ranks[places]
         frames, seconds = self.frames[places], self.seconds[places]
-        kept = [np.array(of)[places].tolist() if of else () for of in (self.roles, self.reasons)]
-        roles, reasons = map(tuple, kept)
-        chosen = replace(self, frames=frames, seconds=seconds, ranks=ranks, roles=roles, reasons=reasons)
+        kept = np.arange(len(self))[places].tolist()
+        names = [name for name in ("roles", "reasons", "sizes") if getattr(self, name)]
+        known: Any = {name: tuple(getattr(self, name)[place] for place in kept) for name in names}
+        chosen = replace(self, frames=frames, seconds=seconds, ranks=ranks, **known)
         return replace(chosen, complete=False, why="")
+
+    def best(self, count: int) -> Prefix:
+        """Its `count` best frames, in time order; without ranks, as many at even intervals.
+
+        >>> ranking.prefix(8).best(2).frames.tolist() == ranking.prefix(2).frames.tolist()
+        True
+        """
+        places = np.linspace(0, len(self) - 1, min(count, len(self))).round().astype(np.int64)
+        if self.ranks is not None:
+            places = np.sort(np.argsort(self.ranks, kind="stable")[:count])
+        return replace(self.part(places), budget=count)
 
     @property
     def roles_text(self) -> str:

@@ -19,6 +19,7 @@ from framenest.cache.files import write_atomic
 from framenest.config import MECConfig
 from framenest.errors import BudgetError
 from framenest.frames import VideoInfo, check_length
+from framenest.image_tokens import Size, TokenBudget
 from framenest.method.discovery import Cues
 from framenest.method.index import segments
 from framenest.method.prefix import Prefix
@@ -280,16 +281,27 @@ class Ranking:
         ]
         return prefix.strip(lines)
 
-    def prefix(self, budget: int) -> Prefix:
+    def prefix(self, budget: int | TokenBudget | None = None, *, tokens: int | None = None) -> Prefix:
         """The first `budget` ranks, in time order.
 
         Args:
             budget: frames wanted, 1 or more. It may exceed the ranking only if every candidate of a short
-                video is ranked already (`Prefix.complete`).
+                video is ranked already (`Prefix.complete`). A `TokenBudget` takes as many as fit.
+            tokens: instead of budget, the most tokens that the images may cost Qwen3-VL.
 
         Raises:
-            BudgetError: the ranking has too few ranks; the message says which horizon to rank with.
+            BudgetError: the ranking has too few ranks; the message says which horizon to rank with. Or the
+                tokens are too few for one image; it says how many work.
+
+        >>> ranking.prefix(tokens=200).sizes
+        ((96, 64), (96, 64))
         """
+        if (budget is None) == (tokens is None):
+            raise BudgetError("give a budget in frames (-k) or in tokens (--tokens)")
+        within, sizes = budget if tokens is None else TokenBudget(tokens), list[Size]()
+        if isinstance(within, TokenBudget):
+            sizes = within.fit(self.seconds.tolist(), self.video.width, self.video.height)
+            budget = len(sizes)
         budget = Budget(budget)
         if budget > len(self) and len(self) < len(self.pool):
             raise BudgetError(
@@ -303,7 +315,8 @@ class Ranking:
         roles = tuple(self.roles[i] for i in ranks)
         reasons = tuple(self.reasons[i] for i in ranks)
         complete = budget > len(self)
-        return Prefix(self.video, budget, frames, seconds, ranks + 1, complete, "", *known, roles, reasons)
+        about = complete, "", *known, roles, reasons, tuple(sizes[rank] for rank in ranks if sizes)
+        return Prefix(self.video, budget, frames, seconds, ranks + 1, *about)
 
     def to_json(self) -> dict[str, Any]:
         pool = self.pool

@@ -20,6 +20,7 @@ from framenest.cache.files import write_atomic
 from framenest.config import CheckedSettings, MECConfig
 from framenest.errors import BudgetError, ConfigError, IndexMismatch, StoreError, VideoError
 from framenest.frames import VideoInfo
+from framenest.image_tokens import TokenBudget
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import RANKING_FORMAT, Ranking
 from framenest.rank_request import Budget
@@ -82,8 +83,10 @@ class Selection:
         """(n,) every frame of any budget, ascending."""
         return np.unique(np.concatenate([prefix.frames for prefix in self.prefixes.values()]))
 
-    def prefix(self, budget: int) -> Prefix:
+    def prefix(self, budget: int | TokenBudget | None) -> Prefix:
         """The frames chosen for a budget; BudgetError if it was not one of those selected for."""
+        if not isinstance(budget, int):
+            raise BudgetError("a selection has no budgets in tokens; give a number of frames (-k)")
         if budget not in self.prefixes:
             raise BudgetError(
                 f"this selection holds budgets {', '.join(map(str, self.prefixes))}, not {budget}; "

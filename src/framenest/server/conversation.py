@@ -27,6 +27,7 @@ from framenest.lmm.messages import STYLES, Draft, said_beside
 from framenest.lmm.prompt import OTHERWISE
 from framenest.method.prefix import Prefix
 from framenest.server.api_models import TurnSettings
+from framenest.server.body import Body
 from framenest.server.dialects import (
     CHAT,
     RESPONSES,
@@ -46,6 +47,7 @@ from framenest.server.service import Service
 IMAGE_LIMITS = ImageLimits(max_side=768)
 MAX_QUESTION_CHARS = 4000  # of a turn's text that choose its frames
 MAX_VIDEOS = 256  # in all turns; the same one may be in many
+MAX_MESSAGES = 10_000
 MAX_SENT_BYTES = 64 * MIB  # of a request with frames
 LEFT_OUT = "(The frames that were here are left out.)"
 _SETTINGS = TypeAdapter(dict[str, TurnSettings])
@@ -133,6 +135,7 @@ class ChatFrames:
         asked, rungs = digest(settings.model_dump()), sorted(set(settings.k or self.settings.budget))
         settings_before = settings.model_copy(update={"question": None, "options": [], "look_for": []})
         for turn in turns:
+            await asyncio.sleep(0)  # there may be thousands
             turn.key, turn.k = f"{turn.digest}:{asked}", rungs[-1]
             if turn.answered and (known := self.recall(turn, asked)):
                 turn.key, (turn.k, turn.offer, turn.rankings) = known
@@ -166,7 +169,8 @@ class ChatFrames:
                     turn.messages[n] = messages[n]
                     named.append((video.id, source.name, source.place))
                     names.setdefault(video.id, source.name)
-                hashed.update(msgspec.json.encode([messages[n], named], enc_hook=lambda _: None))
+                said = msgspec.json.encode([messages[n], named], enc_hook=lambda _: None)
+                await asyncio.to_thread(hashed.update, said)
                 if roles[n] == "user" and (text := _text(messages[n])):
                     texts[n] = text
             question = "\n".join(texts.values())[:MAX_QUESTION_CHARS] or question
@@ -196,8 +200,7 @@ class ChatFrames:
         if not is_data(address) and "://" not in address:
             known = "file:///folder/kiln.mp4, https://host/kiln.mp4 or the data in base64"
             raise Refusal(422, f"{address[:100]!r} is no address of a video; give {known}")
-        hashed = await asyncio.to_thread(hashlib.blake2b, address.encode(), digest_size=16)
-        key = f"address:{hashed.hexdigest()}"
+        key = f"address:{await asyncio.to_thread(_hash, address)}"
         async with self._arriving.setdefault(key, asyncio.Lock()):
             try:
                 video = library.get(self.journal.recall(key) or "")
@@ -354,24 +357,21 @@ def thinned(
     return budgets
 
 
-def parse_request(body: bytes, dialect: Dialect) -> ParsedRequest:
+def parse_request(body: Body, dialect: Dialect) -> ParsedRequest:
     """Take the videos and the field `framenest` out of a request."""
     try:
-        fields: dict[str, Any] = msgspec.json.decode(body, type=dict)
+        fields: dict[str, Any] = msgspec.json.decode(body.content, type=dict)
         has_settings = "framenest" in fields
         settings = _SETTINGS.validate_python({"framenest": fields.pop("framenest", {})})["framenest"]
         messages, taken = fields.get(dialect.messages), list[list[VideoSource]]()
         if isinstance(messages, list):
+            if len(messages) > MAX_MESSAGES:
+                raise Refusal(413, f"a conversation has at most {MAX_MESSAGES} messages")
             taken = [[] for _ in messages]
-            fields[dialect.messages] = kept = [
-                take_videos(message, f"{dialect.messages}[{n}]", taken[n])
-                for n, message in enumerate(messages)
-            ]
+            places = [f"{dialect.messages}[{n}]" for n in range(len(messages))]
+            fields[dialect.messages] = kept = [*map(take_videos, messages, places, taken)]
             if VIDEO in kept:
-                raise Refusal(
-                    400,
-                    f"{dialect.messages}[{kept.index(VIDEO)}]: a video belongs in the content of a message",
-                )
+                raise Refusal(400, f"{places[kept.index(VIDEO)]}: a video belongs in a message's content")
         for name in fields.keys() - {dialect.messages, "metadata", "tools"}:
             if (source := any_video(fields[name], name)) is not None:
                 raise Refusal(400, f"{source.place}: no frames are chosen here; put the video into a message")
@@ -401,6 +401,13 @@ def _begun_with_videos(message: Any, count: int, dialect: Dialect) -> Any:
     content = [{"type": dialect.text, "text": content}] if isinstance(content, str) else content
     place = next(n for n, part in enumerate(content) if isinstance(part, dict) and part.get("text"))
     return message | {"content": [*content[:place], *[VIDEO] * count, *content[place:]]}
+
+
+def _hash(address: str) -> str:
+    hashed = hashlib.blake2b(digest_size=16)
+    for place in range(0, len(address), MIB):  # a piece at a time, which lets others go on
+        hashed.update(address[place : place + MIB].encode())
+    return hashed.hexdigest()
 
 
 async def _decoded(address: str) -> AsyncIterator[bytes]:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
-import io
 import logging
 import os
 import re
-import zlib
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import anyio
 import httpx
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from framenest.errors import FramenestError
@@ -24,9 +22,10 @@ from framenest.lmm.client import KEY_VARIABLE, Splitter
 from framenest.lmm.prompt import cannot_tell, may_cannot_tell
 from framenest.protocols import GUESS
 from framenest.records import parse_json
+from framenest.server.body import Bodies, Body
 from framenest.server.conversation import ChatFrames, Conversation, ParsedRequest, ShownTurn, parse_request
 from framenest.server.dialects import CHAT, DIALECTS, GATEWAY, RESPONSES, Dialect, any_video, dialect_at
-from framenest.server.guard import BODY_SECONDS, ConcurrencyLimit, Refusal, max_body_bytes, status_of
+from framenest.server.guard import Refusal, status_of
 from framenest.server.rankings import Rankings
 from framenest.server.server_settings import MIB
 from framenest.server.service import Service
@@ -36,7 +35,6 @@ ANSWER_SILENT_SECONDS = 600.0  # until an answer begins and between its pieces, 
 COMMENT_SECONDS = 3.0  # between comments in a stream whose frames are being chosen
 ID_BYTES, WHY_BYTES = 2**12, 2**16  # of an answer: in which its id is; of an error that are looked at
 INSTEAD = f"use {GATEWAY}{CHAT.path}, or a proxy between (litellm) that translates to it"
-LARGE_BYTES, LARGE_AT_ONCE = 16 * MIB, 2  # of a large request, and how many of them are in memory
 BUFFER_BYTES = MIB  # of an answer that may still be “cannot tell”
 _KEYS = (b"authorization", b"x-api-key", b"api-key")
 _ID = re.compile(rb'"id"\s*:\s*"([^"\\]+)"')
@@ -58,63 +56,38 @@ class Gateway:
         self._name = str(httpx.URL(self._url).copy_with(userinfo=b""))
         key = os.environ.get(KEY_VARIABLE)
         self._key, self._passes_key = key.encode() if key else None, service.settings.token is None
-        self._max_bytes = max_body_bytes(service.settings)
         self.client = httpx.AsyncClient(
             timeout=httpx.Timeout(ANSWER_SILENT_SECONDS, connect=10.0, pool=None),
             limits=httpx.Limits(keepalive_expiry=2.0),  # as many as there are clients; servers have 5 seconds
         )
-        self._large = ConcurrencyLimit(LARGE_AT_ONCE, f"{LARGE_AT_ONCE} large requests are read already", 5)
+        self._bodies = Bodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, until that is done or the client goes away."""
         if not self._url:
             raise Refusal(404, "this server has no gateway to a model; it was started without --upstream")
-        request = Request(scope, receive)
-        with ExitStack() as limits:
-            if (length := int(request.headers.get("content-length", 0))) > LARGE_BYTES:
-                limits.enter_context(self._large())
-            try:
-                with anyio.fail_after(BODY_SECONDS + length / 2**17):  # 128 KiB a second
-                    body = b"".join([piece async for piece in request.stream()])
-            except (ClientDisconnect, TimeoutError) as error:
-                raise Refusal(408, "the request did not arrive in time") from error
-            refusal, answering = None, self._answer(request, body, limits, send)
-            del body
-            async with anyio.create_task_group() as group:  # httpcore cleans up if anyio cancels it
+        request, path = Request(scope, receive), scope["path"]
+        posts = request.method == "POST"
+        is_chat = posts and dialect_at(path) is not None
+        is_json = is_chat or (posts and "json" in request.headers.get("content-type", ""))
+        async with self._bodies.read(request, is_json=is_json) as body, anyio.create_task_group() as group:
 
-                async def end_when_gone() -> None:
-                    await receive()  # nothing else is to come
-                    group.cancel_scope.cancel()
-
-                group.start_soon(end_when_gone)
-                refusal = await answering
+            async def end_when_gone() -> None:
+                await receive()  # nothing else is to come
                 group.cancel_scope.cancel()
+
+            group.start_soon(end_when_gone)
+            reply = Reply(send, dialect_at(path) or CHAT)
+            answer = self._chat if is_chat else self._pass_json if is_json else self._relay
+            refusal = await self._refusal(answer(request, body, reply), reply)
+            group.cancel_scope.cancel()
         if refusal is not None:
             raise refusal
 
-    async def _answer(self, request: Request, body: bytes, limits: ExitStack, send: Send) -> Refusal | None:
-        """Returns a refusal: one that is raised here would keep a whole video in its traceback."""
-        posts, path = request.method == "POST", request.scope["path"]
-        reply = Reply(send, (dialect_at(path) if posts else None) or CHAT)
+    async def _refusal(self, answering: Awaitable[Any], reply: Reply) -> Refusal | None:
+        """Returns a refusal, since one that is raised within a task group becomes a group."""
         try:
-            if (packing := request.headers.get("content-encoding", "identity")) != "identity" and body:
-                body = await asyncio.to_thread(_unpacked, body, packing, self._max_bytes)
-            if not posts or dialect_at(path) is None:
-                if posts:
-                    await asyncio.to_thread(_refuse_videos, body, path)
-                await self._relay(request, body, reply)
-                return None
-            parsed = await asyncio.to_thread(parse_request, body, reply.dialect)
-            if parsed.is_plain:
-                await self._relay(request, body, reply)
-                return None
-            del body
-            chat = await self._read(parsed, reply)
-            limits.close()
-            for k in chat.rungs or [0]:
-                content, turn = await self._frames.request(chat, k)
-                if await self._relay(request, content, reply, turn):
-                    break
+            await answering
             return None
         except FramenestError as error:
             status, wait = status_of(error), getattr(error, "retry_after", None)
@@ -127,6 +100,23 @@ class Gateway:
             return refusal
         await reply.piece(reply.dialect.error_event(refusal.status, str(refusal)), more=False)
         return None
+
+    async def _pass_json(self, request: Request, body: Body, reply: Reply) -> None:
+        await asyncio.to_thread(refuse_videos, body, request.scope["path"])
+        await self._relay(request, body, reply)
+
+    async def _chat(self, request: Request, body: Body, reply: Reply) -> None:
+        parsed = await asyncio.to_thread(parse_request, body, reply.dialect)
+        if parsed.is_plain:
+            await self._relay(request, body, reply)
+            return
+        body.content = b""  # its size still counts: the fields take as much
+        chat = await self._read(parsed, reply)
+        for k in chat.rungs or [0]:
+            body.content, turn = await self._frames.request(chat, k)
+            body.size = len(body.content)
+            if await self._relay(request, body, reply, turn):
+                break
 
     async def _read(self, parsed: ParsedRequest, reply: Reply) -> Conversation:
         """A conversation with its rankings; a stream gets comments meanwhile, so that no client gives up."""
@@ -149,9 +139,7 @@ class Gateway:
             raise chat
         return chat
 
-    async def _relay(
-        self, request: Request, content: bytes, reply: Reply, turn: ShownTurn | None = None
-    ) -> bool:
+    async def _relay(self, request: Request, body: Body, reply: Reply, turn: ShownTurn | None = None) -> bool:
         """Send a request upstream and relay the response, piece by piece, with headers about its last turn.
 
         Returns False, and relays nothing, if the model cannot tell and the turn offers more frames.
@@ -160,32 +148,32 @@ class Gateway:
         if ".." in request.scope["path"].split("/"):
             raise Refusal(400, "this path leads out of the API")
         url, headers = f"{self._url}/{path.removeprefix(GATEWAY)}{query and '?'}{query}", self._sent(request)
+        if body.content:
+            headers.append((b"content-length", b"%d" % len(body.content)))
+        content = body.slices() if body.content else b""
         async with self.client.stream(request.method, url, headers=headers, content=content) as response:
+            if not (turn and turn.offers):
+                body.free()
             pieces = response.aiter_raw()
             first = await _until_answer(response, pieces) if turn and turn.offers else []
             if first is None:
                 return False
-            if turn and response.status_code in (404, 405, 501) and reply.dialect is not CHAT:
-                first = [await _head(pieces)]
-                asked = map(turn.chat.fields.get, ("model", "previous_response_id"))
-                if not any(name and str(name).encode() in first[0] for name in asked):
-                    raise Refusal(501, f"{self._name} has no {path}: {INSTEAD}")
-            told = self._told(request, turn) if turn else {}
-            if not reply.began:
-                relayed = [pair for pair in response.headers.raw if not _NOT_RELAYED.fullmatch(pair[0])]
-                relayed += [(name.encode(), value.encode()) for name, value in told.items()]
-                await reply.start(response.status_code, relayed)
-            elif response.status_code != 200 or not _streams(response):
-                why = one_line(b"".join(first or [await _head(pieces)]).decode(errors="replace"))
+            remember, told = None, dict[str, str]()
+            if turn is not None:
+                first += await self._check_api(response, pieces, turn, path)
+                links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in turn.turn.rankings)
+                told = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
+                told |= {"framenest-evidence": turn.evidence} | match_header(self._rankings, turn)
+                if response.is_success:
+                    self._frames.remember(turn)
+                    remember = partial(self._frames.remember, turn) if reply.dialect is RESPONSES else None
+            if reply.began and not (response.status_code == 200 and _streams(response)):
+                why = one_line(b"".join([*first, await _head(pieces)]).decode(errors="replace"))
                 raise Refusal(max(response.status_code, 400), f"{self._name}: {response.status_code} {why}")
-            else:
-                await reply.comment(*(f"{name}: {value}" for name, value in told.items()))
-            remember = partial(self._frames.remember, turn) if turn and response.is_success else None
-            if remember:
-                remember()
+            await reply.begin(response, told)
             try:
                 await reply.piece(b"".join(first))
-                async for piece in _named(pieces, remember if reply.dialect is RESPONSES else None):
+                async for piece in _named(pieces, remember):
                     await reply.piece(piece)
                 await reply.piece(b"", more=False)
             except httpx.HTTPError as error:  # the client finds its connection broken, as it would without us
@@ -204,11 +192,17 @@ class Gateway:
             headers += [pair for pair in own.raw if pair[0] in _KEYS]
         return [*headers, (b"accept-encoding", b"identity")]
 
-    def _told(self, request: Request, turn: ShownTurn) -> dict[str, str]:
-        """What clients are told about the frames of a turn."""
-        links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in turn.turn.rankings)
-        told = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
-        return told | {"framenest-evidence": turn.evidence} | match_header(self._rankings, turn)
+    async def _check_api(
+        self, response: httpx.Response, pieces: AsyncIterator[bytes], turn: ShownTurn, path: str
+    ) -> list[bytes]:
+        """Refuse a request to an API that the model's server does not have; else what was read to know."""
+        if response.status_code not in (404, 405, 501) or turn.chat.dialect is CHAT:
+            return []
+        head = await _head(pieces)
+        asked = map(turn.chat.fields.get, ("model", "previous_response_id"))
+        if any(name and str(name).encode() in head for name in asked):  # that is what it does not have
+            return [head]
+        raise Refusal(501, f"{self._name} has no {path}: {INSTEAD}")
 
 
 class Reply:
@@ -217,8 +211,15 @@ class Reply:
     def __init__(self, send: Send, dialect: Dialect) -> None:
         self._send, self.dialect, self.began = send, dialect, False
 
-    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """Send the status and the headers."""
+    async def begin(self, response: httpx.Response, told: dict[str, str]) -> None:
+        """Send the status and the headers of a response, with what is told of its frames."""
+        if self.began:
+            await self.comment(*(f"{name}: {value}" for name, value in told.items()))
+            return
+        headers = [pair for pair in response.headers.raw if not _NOT_RELAYED.fullmatch(pair[0])]
+        await self._start(response.status_code, headers + [(n.encode(), v.encode()) for n, v in told.items()])
+
+    async def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.began = True
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
@@ -230,7 +231,7 @@ class Reply:
         """Send lines that clients of a stream skip."""
         if not self.began:
             kind = (b"content-type", b"text/event-stream; charset=utf-8")
-            await self.start(200, [kind, (b"cache-control", b"no-cache")])
+            await self._start(200, [kind, (b"cache-control", b"no-cache")])
         await self.piece("".join(f": {line}\n" for line in lines).encode() + b"\n")
 
 
@@ -241,26 +242,10 @@ def match_header(rankings: Rankings, turn: ShownTurn) -> dict[str, str]:
     return {"framenest-match": "; ".join(texts)} if texts else {}
 
 
-def _unpacked(body: bytes, packing: str, most: int) -> bytes:
-    """A body without its content encoding. most: bytes that it may have."""
-    if packing.lower() not in ("gzip", "x-gzip"):
-        raise Refusal(415, f"content-encoding {packing} is not read here; send gzip, or none")
-    try:
-        with gzip.open(io.BytesIO(body)) as file:
-            unpacked = file.read(most + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise Refusal(400, f"the body is not gzip ({error})") from error
-    if len(unpacked) > most:
-        raise Refusal(413, f"a request has at most {most} bytes")
-    return unpacked
-
-
-def _refuse_videos(body: bytes, path: str) -> None:
+def refuse_videos(body: Body, path: str) -> None:
     """Refuse a video where no frames are chosen."""
-    if body.lstrip()[:1] not in (b"{", b"["):  # a file, or a form
-        return
     try:
-        source = any_video(msgspec.json.decode(body), "")
+        source = any_video(msgspec.json.decode(body.content), "") if body.content else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refusal(400, f"the request is not JSON ({error})") from error
     if source is not None:

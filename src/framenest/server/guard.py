@@ -162,7 +162,8 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
         self._app = app
         self._token = settings.token
-        self._max_chat_bytes = max_body_bytes(settings) if settings.upstream else MAX_BODY_BYTES
+        chat = min(512 * MIB, 4 * settings.max_upload // 3 + MIB)  # it may have a video in base64
+        self._max_chat_bytes = chat if settings.upstream else MAX_BODY_BYTES
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -219,11 +220,6 @@ class Guard:
         largest = self._max_chat_bytes if path.startswith(GATEWAY) else MAX_BODY_BYTES
         if not length.isdecimal() or int(length) > largest:
             raise Refusal(413, f"a request has at most {largest} bytes")
-
-
-def max_body_bytes(settings: ServerSettings) -> int:
-    """Bytes of a request to the gateway, which may have a video in base64."""
-    return min(512 * MIB, 4 * settings.max_upload // 3 + MIB)
 
 
 def _in_time(receive: Receive) -> Receive:
