@@ -34,7 +34,7 @@ screenshot: demo $(VENV)/test-browser system-chromium
 test: notice lint types core-tests
 
 notice:
-	@echo "make test: linters, types and core tests; the first run also installs 850 MB"
+	@echo "make test: linters, types and core tests, about 10 minutes on two cores; the first run also installs 850 MB"
 
 lint: $(VENV)/installed
 	$(BIN)/ruff format --check

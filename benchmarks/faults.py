@@ -3,13 +3,15 @@
     python benchmarks/faults.py --minutes 10 [--seed 1]
 
 Kills rank, index, rank --manifest and serve at random moments, damages, swaps and links cache entries, fills
-disks, hands over bombs and fuzzed videos, and asks a server without reading its answers. After every fault
-all videos are asked for again: each ranking must be the one from an untouched cache. Needs Linux and the
-extras `server` and `test`.
+disks, hands over bombs and fuzzed videos, and asks a server without reading its answers. Clients of the
+gateway send small JSON, bodies that do not end, the turns of others and more videos than a request may show.
+After every fault all videos are asked for again: each ranking must be the one from an untouched cache. Needs
+Linux and the extras `server` and `test`.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import resource
@@ -18,12 +20,15 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+import httpx
 from machine import options, write
 from PIL import Image
 
@@ -33,9 +38,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import bombs
 from media import numbered_video
 from served import Server
+from upstream import Upstream, upstream_server
 
 FAST = ["--set", "base_probes=16", "--set", "extra_probes=8", "--scorer", "none"]
 VIDEOS = 3
+MIB = 2**20
+WAIT_SECONDS = 10.0  # that a page may take to answer while others attack, on a busy machine
 
 
 class Run:
@@ -48,6 +56,7 @@ class Run:
         self.videos = [numbered_video(self.media / f"{n}.mp4", 90 + 40 * n) for n in range(VIDEOS)]
         self.counts: Counter[str] = Counter()
         self.lost: list[str] = []
+        self.longest_wait, self.most_memory = 0.0, 0  # of a server that is attacked
         self.truth = [self.frames(video, folder / "clean") for video in self.videos]
         wrong = [truth for truth in self.truth if isinstance(truth, str)]
         if wrong:
@@ -192,6 +201,113 @@ class Run:
                 one.close()
             server.stop()
 
+    @contextmanager
+    def attacked(self, most: int) -> Iterator[tuple[Server, Upstream, list[Any]]]:
+        """A gateway, and the ids of the videos; it may take `most` more bytes, and must always answer."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        (folder / "scores.csv").write_text("frame,score\n0,0\n9,1\n")
+        scorer = f"table:{folder / 'scores.csv'}"
+        with upstream_server() as upstream:
+            server = Server(folder, "--scorer", scorer, "--upstream", upstream.url, videos=self.media).start()
+            over, url = threading.Event(), server.url
+            watching = threading.Thread(target=lambda: self.watch(url, server.process.pid, most, over))
+            try:
+                ids = [server.indexed(video.name) for video in self.videos]
+                watching.start()
+                yield server, upstream, ids
+                server.http.get("/health").raise_for_status()
+            except (AssertionError, httpx.HTTPError) as error:
+                self.lost.append(f"serve: {error!r}")
+            finally:
+                over.set()
+                watching.join()
+                server.stop()
+
+    def watch(self, url: str, pid: int, most: int, over: threading.Event) -> None:
+        """Ask for the smallest page over and over, and note the longest wait and the most memory."""
+        before, wait, memory = own_memory(pid), 0.0, 0
+        with httpx.Client(base_url=url, timeout=600) as client:
+            while not over.wait(0.02):
+                began = time.monotonic()
+                client.get("/health")
+                wait, memory = max(wait, time.monotonic() - began), max(memory, own_memory(pid) - before)
+        self.longest_wait, self.most_memory = max(self.longest_wait, wait), max(self.most_memory, memory)
+        if wait > WAIT_SECONDS or memory > most:
+            self.lost.append(f"serve: a wait of {wait:.1f} s and {memory / MIB:.0f} MiB while attacked")
+
+    def small_json(self) -> None:
+        """Bodies of small JSON, three at once."""
+        unit = self.rng.choice([b"{},", b'"",', b"[],", b"0,", b'{"role":"user","content":"x"},'])
+        head = b'{"model":"video","messages":['
+        if self.rng.random() < 0.5:
+            head += b'{"role":"user","content":['
+        content = head + unit * (int(self.rng.choice([0.7, 7.9, 15.9]) * MIB) // len(unit))
+        with self.attacked(200 * MIB) as (server, _, _):
+            statuses = []
+
+            def send() -> None:
+                answer = httpx.post(
+                    f"{server.url}/v1/chat/completions", content=content + b"0]}", timeout=600
+                )
+                statuses.append(answer.status_code)
+
+            senders = [threading.Thread(target=send) for _ in range(3)]
+            for sender in senders:
+                sender.start()
+            for sender in senders:
+                sender.join()
+            if not statuses or not {*statuses} <= {400, 413}:
+                self.lost.append(f"serve: small JSON, {statuses}")
+
+    def unfinished(self) -> None:
+        """60 bodies that do not end; another client sends a video."""
+        sent = b'{"model":"video","x":"' + self.rng.choice([b"A", b" ", b"{"]) * (16 * MIB - 1000)
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n"
+        with self.attacked(1000 * MIB) as (server, _, _):
+            many = []
+            for _ in range(60):
+                many.append(socket.create_connection(("127.0.0.1", server.port), 60))
+                with suppress(OSError):  # it was refused
+                    many[-1].sendall(head % (16 * MIB) + sent)
+            data = base64.b64encode(self.videos[0].read_bytes()).decode()
+            answer = chat(server, [asked(f"data:video/mp4;base64,{data}", "And mine?")])
+            if answer.status_code != 200:
+                self.lost.append(
+                    f"serve: shut by unfinished bodies, {answer.status_code}: {answer.text[:200]}"
+                )
+            for one in many:
+                one.close()
+
+    def turns_of_others(self) -> None:
+        """A client asks what another has asked, with other settings and parts that read like its videos."""
+        with self.attacked(200 * MIB) as (server, upstream, ids):
+            mine, other = self.rng.sample(ids, 2)
+            text, k = f"Where is it? {self.rng.random()}", self.rng.randint(1, 16)
+            turn = asked(mine, text)
+            turn["content"].insert(1, other)
+            assert chat(server, [turn], k=k).status_code == 200
+            (before,) = upstream.messages
+            for _ in range(3):
+                stranger = asked(other, text)
+                stranger["content"].insert(0, mine)
+                chat(server, [self.rng.choice([stranger, turn])], k=self.rng.randint(17, 64))
+                chat(server, [asked(f"a:{json.dumps([turn])}", text)])
+            further = [turn, {"role": "assistant", "content": "Here."}, {"role": "user", "content": "And?"}]
+            assert chat(server, further, k=k).status_code == 200
+            if upstream.messages[0] != before:
+                self.lost.append("serve: a stranger changed a conversation")
+
+    def many_frames(self) -> None:
+        """More videos than a request may show at their budgets."""
+        with self.attacked(600 * MIB) as (server, upstream, ids):
+            turn = asked(ids[0], "Where?")
+            turn["content"] += [part for id_ in ids[1:] for part in asked(id_, "Where?")["content"]]
+            answer = chat(server, [turn], k=256)
+            images = sum(part.get("type") == "image_url" for part in upstream.messages[0]["content"])
+            size = len(upstream.requests[-1].body)
+            if answer.status_code != 200 or not 0 < images <= 256 or size > 64 * MIB:
+                self.lost.append(f"serve: {answer.status_code}, {images} images, {size} bytes")
+
     def some_entries(self, count: int) -> list[Path]:
         every = sorted(self.cache.rglob("*.safetensors"))
         return self.rng.sample(every, min(count, len(every)))
@@ -223,6 +339,18 @@ class Run:
         self.refused(self.rank(path), (0, 2))
 
 
+def asked(address: str, text: str) -> dict[str, Any]:
+    """A turn about a video."""
+    video = {"type": "video_url", "video_url": {"url": address}}
+    return {"role": "user", "content": [video, {"type": "text", "text": text}]}
+
+
+def chat(server: Server, messages: list[Any], **settings: int) -> httpx.Response:
+    """A chat completion through the gateway."""
+    body = {"model": "m", "messages": messages, "framenest": settings}
+    return server.http.post("/v1/chat/completions", json=body)
+
+
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
@@ -233,16 +361,24 @@ def main() -> None:
         faults: list[Callable[[], None]] = [
             run.kill_rank, run.kill_index, run.kill_manifest, run.kill_serve, run.damage, run.swap,
             run.full_disk, run.bomb, run.header_bomb, run.large_frames, run.fuzzed, run.links, run.unread,
+            run.small_json, run.unfinished, run.turns_of_others, run.many_frames,
         ]  # fmt: skip
-        until = time.monotonic() + 60 * given.minutes
-        while time.monotonic() < until:
+        began = time.monotonic()
+        while (minutes := round((time.monotonic() - began) / 60, 1)) < given.minutes:
             fault = run.rng.choice(faults)
             fault()
             run.counts[fault.__name__] += 1
             run.check(fault.__name__)
         counts = dict(sorted(run.counts.items()))
         print(counts, f"; lost: {len(run.lost)}", *run.lost, sep="\n")
-        result = {"minutes": given.minutes, "seed": given.seed, "faults": counts, "lost": run.lost}
+        attacked = {"longest_wait_s": round(run.longest_wait, 2), "memory_mib": run.most_memory // MIB}
+        result = {
+            "minutes": minutes,
+            "seed": given.seed,
+            "faults": counts,
+            "attacked": attacked,
+            "lost": run.lost,
+        }
         write("faults", result)
 
 

@@ -28,7 +28,7 @@ import numpy as np
 from machine import options, write
 from reading import asked as asked_with_kinds
 
-from framenest import MEC, FrameBatch, Session
+from framenest import MEC, Session
 from framenest.config import ScorerConfig
 from framenest.evaluation.grounded_questions import GroundedQuestion, inside, load_questions
 from framenest.scorers.feature_store import Features
@@ -106,11 +106,9 @@ def unanswerable(videos: list[str], asked: dict[str, list[str]], session: Sessio
 def words_known(asked: dict[str, list[str]], session: Session) -> dict[str, Any]:
     """How many words inside and outside the vocabulary the scorer says that it knows, and the errors."""
     scorer: Any = session.scorer
-    inputs = [np.zeros((1, spec.height, spec.width, 3), np.uint8) for spec in scorer.inputs]
-    encoded = scorer.encode(FrameBatch(np.arange(1), np.zeros(1), tuple(inputs)))
     found = {}
     for kind in ("inside", "outside"):
-        known = [word for word in asked[kind] if scorer.match_strength(encoded, word).known]
+        known = [word for word in asked[kind] if scorer.known_words(word)[0]]
         wrong = known if kind == "outside" else sorted({*asked[kind]} - {*known})
         found[kind] = {"words": len(asked[kind]), "known": len(known), "wrong": wrong}
     return found

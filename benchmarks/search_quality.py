@@ -4,16 +4,21 @@
     python benchmarks/search_quality.py --folder library --data FOLDER
 
 The library: search_library.py. `--data`: a folder with a question set, qa.json; its videos join the library
-of seed 0, and its questions are the queries. Four ways share the scorer's vectors of the same probes:
+of seed 0, and its questions are the queries. The ways share the scorer's vectors of the same probes:
 
 - mean: the mean vector of a video; the moment is the whole video.
 - best frame: the best frame of a video, and 1.75 s before and after it (the mean shot has 3.5 s).
 - stage one: the best frame, and the stretch around it that search would take.
 - both stages: search as it is.
+- uncut: the same, with ten rows even if none of them clearly matches, sorted by score alone.
 
 recall@K: a relevant video is among the first K. NDCG@10: TVR-Ranking's, gain 2^grade - 1, a moment counts
 with the grade of the true one that it overlaps most, if IoU is 0.3 or more; each true one counts once. 95 %
-bootstrap intervals over queries. Writes results/search_quality.json. An interrupted run goes on where it was:
+bootstrap intervals over queries. "searched": how many queries have a row that clearly matches, and whether
+the first one is right; "absent" are those of match_questions.json ("searches"), for things in no video under
+ten minutes, of which every second one was used to choose the rule ("tune").
+
+Writes results/search_quality.json. An interrupted run goes on where it was:
 remove measured-*.json from the folder to measure anew.
 """
 
@@ -26,9 +31,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
-from machine import RESULTS, options, write
+from machine import HERE, RESULTS, options, write
+from match_strength import LONG, share
 from numpy.typing import NDArray
 from search_library import make, queries
 
@@ -41,9 +48,11 @@ from framenest.method.mec import MEC
 from framenest.retrieval.search import SETTINGS, stretches
 
 PROBES = {"base_probes": 12, "extra_probes": 0, "max_gap": 1.25}
-LEVELS, FIRST, OVERLAP, AROUND = (1, 5, 10), 10, 0.3, 1.75
+LEVELS, FIRST, OVERLAP, AROUND = (1, 3, 5, 10), 10, 0.3, 1.75
 MEASURES = (*(f"recall@{k}" for k in LEVELS), f"ndcg@{FIRST}")
-PAIRS = (("both stages", "stage one"), ("both stages", "best frame"), ("stage one", "mean"))
+PAIRS = (
+    ("both stages", "uncut"), ("uncut", "stage one"), ("uncut", "best frame"), ("stage one", "mean"),
+)  # fmt: skip
 
 Found = tuple[str, float, float]
 """A moment: video, start and end in seconds."""
@@ -128,9 +137,20 @@ def ways(searcher: Searcher, query: str, videos: list[Probed]) -> dict[str, list
         ((first, last),) = stretches(scores[place], one.seconds, [peak])
         edges = [0.0, *(one.seconds[1:] + one.seconds[:-1]) / 2, one.duration]
         found["stage one"].append((one.path, float(edges[first]), float(edges[last + 1])))
-    moments = [*searcher.find(query, [one.path for one in videos], FIRST)][-1]
-    found["both stages"] = [(moment.video, moment.start, moment.end) for moment in moments]
+    paths = [one.path for one in videos]
+    with patch("framenest.retrieval.search.NEAREST", FIRST):
+        uncut = sorted(searcher.search(query, paths, FIRST), key=lambda one: -one.score)
+    for way, rows in (("both stages", searcher.search(query, paths, FIRST)), ("uncut", uncut)):
+        found[way] = [(moment.video, moment.start, moment.end) for moment in rows]
     return found
+
+
+def confident(searcher: Searcher, paths: Sequence[str], asked: Mapping[str, Truth]) -> dict[str, Any]:
+    """For how many queries a row clearly matches, and how often the first such row is right."""
+    rights = []
+    for query, truth in asked.items():
+        rights += [one.video in truth for one in searcher.search(query, paths, 1) if one.confident]
+    return {"confident": share(len(rights), len(asked)), "first is right": share(sum(rights), len(rights))}
 
 
 def evaluate(
@@ -202,7 +222,8 @@ def main() -> None:
         (cache / "models").symlink_to(cache_dir() / "models", target_is_directory=True)
     session = Session(given.scorer, store=cache, progress=False)
     config = MECConfig.preset(DEFAULT_PRESET).with_settings(SETTINGS | PROBES)
-    searcher = Searcher(session, config=config)
+    searcher = Searcher(session)
+    searcher.config = config
     path = RESULTS / "search_quality.json"
     known = json.loads(path.read_text()) if path.exists() else {}
     result = {"scorer": given.scorer, "videos": given.videos, "probes": PROBES, "measures": MEASURES}
@@ -217,9 +238,19 @@ def main() -> None:
         kept = {"real": known["real"]} if "real" in known else {}
         print(json.dumps(told), write("search_quality", {**result, "made": told, **kept}), flush=True)
         known = json.loads(path.read_text())
+    others, shown = made(given.folder, given.videos, 0)
+    paths, asked = ([], {}) if given.data is None else real(given.data)
+    short = [path for path in paths if session.open(path).info.duration < LONG]
+    absent: list[str] = json.loads((HERE / "match_questions.json").read_text())["searches"]
+    sets: dict[str, Mapping[str, Truth]] = {
+        "absent, tune": {query: {} for query in absent[::2]},
+        "absent, report": {query: {} for query in absent[1::2]},
+        "present": shown,
+    }
+    searched = {name: confident(searcher, short + others, each) for name, each in sets.items()}
+    result["searched"] = {"videos": len(short + others), **searched}
+    print(json.dumps(searched), write("search_quality", {**result, "made": known["made"]}), flush=True)
     if given.data is not None:
-        others, _ = made(given.folder, given.videos, 0)
-        paths, asked = real(given.data)
         rows = evaluate(searcher, paths + others, asked, given.folder / "measured-real.json")
         single = {way: {query: [values] for query, values in by.items()} for way, by in rows.items()}
         told = {"real_videos": len(paths), "queries": len(asked), **summary(single)}

@@ -346,6 +346,13 @@ def scorers() -> Tables:
         rows.append([title, *areas, *verdicts])
     columns = ["", "AUC, all pairs", "AUC, pairs with a known word",
                "right pairs: strong, weak, none, cannot tell", "wrong pairs"]  # fmt: skip
+    right: list[list[str]] = []
+    for name in ("strong", "weak", "cannot tell", "none", "evidence", "context"):
+        cells = []
+        for one in (result["right"][questions][name] for questions in ("qa", "own")):
+            form = "{share:.0%} of {of} ({low:.0%} to {high:.0%})" if one["of"] else "never given"
+            cells.append(form.format(**one))
+        right.append([f"`{name}`", *cells])
     costs = [
         [name.replace("_", " "), *texts("{:.0f}", *row["ms_a_frame"].values()), f"{row['times_cheaper']:.1f}",
          percent(row["share_also_read"])]
@@ -361,6 +368,7 @@ def scorers() -> Tables:
     budgets = [f"hit@{k}" for k in (1, 4, 8, 16, 32)]
     return {
         "match-strength": table(columns, rows),
+        "verdicts": table(["", "reporting half", "held-out half of our own"], right),
         "reading-cost": table(
             ["video", "ms a frame", "rapidocr's defaults", "times cheaper", "of its lines also read"], costs
         ),

@@ -14,7 +14,7 @@ REQUEST = RankRequest(
     video="talk.mp4",
     question="Who speaks?",
     options=("a man", "a woman"),
-    look_for=LookFor(("a speaker",), written_by="a model"),
+    look_for=LookFor(("a speaker",)),
     preset="residual",
     config=MECConfig.preset("residual").with_settings({"start": 2, "max_gap": 1.5, "horizon": 64}),
     scorer="tags",

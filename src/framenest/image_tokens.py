@@ -44,11 +44,6 @@ def image_cells(
     return across * down
 
 
-def qwen_tokens(_: Sequence[float], sizes: Sequence[Size]) -> int:
-    """Tokens of images of these sizes for Qwen3-VL and Qwen3.5."""
-    return sum(image_cells(*size) for size in sizes)
-
-
 def gpt_level(width: int, height: int) -> tuple[str, int]:
     """The `detail` of an image for OpenAI's models, low if that loses nothing, and its tokens for GPT-4o.
 
@@ -90,19 +85,22 @@ class TokenBudget:
     tokens: int
     tiers: tuple[int, int] | None = None
     limits: ImageLimits = ImageLimits()
-    cost: Callable[[Sequence[float], Sequence[Size]], int] = qwen_tokens
+    cost: Callable[[Sequence[float], Sequence[Size]], int] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.tokens, bool) or not isinstance(self.tokens, Integral) or self.tokens < 1:
+            raise BudgetError(f"a budget in tokens must be a whole number, 1 or more, not {self.tokens!r}")
 
     def fit(self, seconds: Sequence[float], width: int, height: int) -> list[Size]:
         """The sizes of the most first ranks whose images fit; BudgetError if not even one does.
 
         seconds: of the frames, best first. width, height: of the video.
         """
-        if isinstance(self.tokens, bool) or not isinstance(self.tokens, Integral) or self.tokens < 1:
-            raise BudgetError(f"a budget in tokens must be a whole number, 1 or more, not {self.tokens!r}")
         short, ranks = min(self.limits.size(width, height)), range(1, len(seconds) + 1)
         shorts = [max(1, short >> sum(rank > last for last in self.tiers or ())) for rank in ranks]
         sizes = [ImageSpec.short_side(side).size(width, height) for side in shorts]
-        costs = [self.cost(sorted(seconds[:rank]), sizes[:rank]) for rank in ranks]
+        cost = self.cost or (lambda _, sizes: sum(image_cells(*size) for size in sizes))
+        costs = [cost(sorted(seconds[:rank]), sizes[:rank]) for rank in ranks]
         if self.tokens < min(costs):
             raise BudgetError(f"{self.tokens} tokens hold no image; give {min(costs)}, or smaller images")
         return sizes[: max(rank for rank, cost in zip(ranks, costs, strict=True) if cost <= self.tokens)]

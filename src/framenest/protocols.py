@@ -173,6 +173,10 @@ class HasVocabulary(Protocol):
         """The content words of a query that it searches for, and those that it does not know."""
         ...
 
+    def clearly_shows(self, encoded: Encoded, query: str) -> NDArray[np.bool_]:
+        """(n,) whether each frame clearly shows the things that a query names."""
+        ...
+
 
 GUESS = "the scorer knows no word of the question, so the ranking is a guess; see what frames show"
 
@@ -220,9 +224,6 @@ class MatchStrength:
     def order(self) -> tuple[int, float]:
         """Sorts match strengths: a better verdict first, then by value."""
         return ("cannot tell", "none", "weak", "strong").index(self.verdict), self.value
-
-    def __str__(self) -> str:
-        return self.verdict if self.verdict == "cannot tell" else f"{self.verdict} ({self.value:.2f})"
 
     @classmethod
     def of(cls, value: float, *, strong: float, none: float) -> MatchStrength:

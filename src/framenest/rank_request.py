@@ -58,7 +58,6 @@ class LookFor:
 
     Attributes:
         texts: descriptions, such as "a potter opens a kiln".
-        written_by: the model that wrote them; None if a person did.
 
     Raises:
         ConfigError: no description, an empty one, or too many.
@@ -68,7 +67,6 @@ class LookFor:
     """
 
     texts: tuple[str, ...]
-    written_by: str | None = None
 
     def __post_init__(self) -> None:
         texts = all(isinstance(text, str) and text.strip() for text in self.texts)
@@ -85,7 +83,7 @@ class LookFor:
         return cls(tuple(texts)) if texts else None
 
     def to_json(self) -> dict[str, Any]:
-        return {"texts": list(self.texts), "written_by": self.written_by}
+        return {"texts": list(self.texts)}
 
 
 @dataclass(frozen=True, kw_only=True)

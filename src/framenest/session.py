@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,7 +39,8 @@ class Session:
     """Opens each video once, and decodes and encodes each frame once, for all selectors.
 
     Open videos, indexes and features share one memory limit with LRU eviction, so a session can go through
-    any number of videos.
+    any number of videos. A pickled session holds its arguments and opens again what it needs; in a forked
+    process, the scorer loads again.
 
     Args:
         scorer: a name, a Scorer, or None for rankings without a question.
@@ -67,6 +69,7 @@ class Session:
         decoder: str = "pyav",
         memory: int | None = None,
     ) -> None:
+        self._arguments = {name: value for name, value in locals().items() if name != "self"}
         must_be("scoring", scoring, ScorerConfig | None, "a ScorerConfig")
         must_be("store", store, str | os.PathLike | Store | None, "a folder, a URL or a Store")
         self.scoring = scoring or ScorerConfig()
@@ -84,6 +87,9 @@ class Session:
         self._items: dict[tuple[Any, ...], Any] = {}
         """Decoders, indexes and features, the least recently used first."""
         self._has_new = False
+
+    def __reduce__(self) -> tuple[partial[Session], tuple[()]]:
+        return partial(type(self), **self._arguments), ()
 
     @property
     def scorer(self) -> Scorer | None:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import http.server
 import io
+import math
 import os
 import re
 import socket
@@ -157,7 +158,9 @@ def test_the_tools_and_what_they_take(ask):
         "start",
         "end",
         "max_tokens",
+        "image_first",
     }
+    assert [name for name, tool in tools.items() if tool.output_schema] == ["what_is", "said"]
     assert all(tool.description and tool.annotations.read_only_hint for tool in tools.values())
 
 
@@ -207,6 +210,23 @@ def test_a_guess_says_so_and_what_helps(service, monkeypatch):
     assert "match with the question: cannot tell; does not know: fired; " in head
     assert "; the scorer knows no word" in head
     assert "framenest models fetch" in head
+
+
+def test_look_at_as_many_as_fit(ask):
+    """480 × 320 is 204.8 tokens, half the side 51.2: 4 × 204.8 + 3 × 51.2 = 972.8."""
+
+    async def scenario(client):
+        wanted = {"video": "large.mp4", "question": "What is fired?", "k": None, "max_tokens": 1000}
+        return await client.call_tool("look", wanted)
+
+    result = ask(scenario)
+    assert not result.is_error, text(result)
+    ranks = [int(rank) for rank in re.findall(r", rank (\d+), ", text(result))]
+    assert sorted(ranks) == [1, 2, 3, 4, 5, 6, 7]
+    assert [image.size for image in pictures(result)] == [
+        (480, 320) if rank <= 4 else (240, 160) for rank in ranks
+    ]
+    assert re.search(r"look_id: \S+-7", text(result))
 
 
 def test_look_at_a_part(ask):
@@ -263,6 +283,44 @@ def test_pictures_keep_to_the_budget(ask):
     assert "12 frames need max_tokens of" in text(refused)
 
 
+def test_only_tools_are_offered(ask):
+    async def scenario(client):
+        return client.server_capabilities
+
+    offered = ask(scenario)
+    assert offered.tools is not None
+    assert (offered.resources, offered.prompts) == (None, None)
+
+
+def test_texts_are_structured_and_images_are_not(ask, media):
+    """Agents that find structured output show their model nothing else."""
+
+    async def scenario(client):
+        one = {"video": (media / "clip.mp4").as_uri()}
+        return await client.call_tool("what_is", one), await client.call_tool(
+            "frames_at", one | {"times": [8]}
+        )
+
+    known, shown = ask(scenario)
+    assert known.structured_content == {"result": text(known)}
+    assert "300 frames" in text(known)
+    assert shown.structured_content is None
+    assert number_in(np.asarray(pictures(shown)[0])) == 200
+
+
+def test_images_come_first_if_asked_for(ask):
+    async def scenario(client):
+        first = {"video": "clip.mp4", "image_first": True}
+        return await client.call_tool("frames_at", first | {"times": [8, 1]}), await client.call_tool(
+            "look", first | {"question": "What is fired?", "k": 2}
+        )
+
+    at, looked = ask(scenario)
+    assert [part.type for part in at.content] == ["image", "image", "text", "text"]
+    assert [number_in(np.asarray(picture)) for picture in pictures(at)] == [25, 200]
+    assert [part.type for part in looked.content] == ["image", "image", "text", "text", "text"]
+
+
 def test_bad_requests_are_told_in_a_line(ask, secret, media):
     calls = {
         "outside": ("look", {"video": str(secret), "question": "?"}),
@@ -273,7 +331,18 @@ def test_bad_requests_are_told_in_a_line(ask, secret, media):
         "end = 3.0 is not": ("look", {"video": "clip.mp4", "question": "?", "start": 4, "end": 3}),
         "look: question: Field required": ("look", {"video": "clip.mp4"}),
         "no look_id": ("more", {"look_id": "x"}),
+        "no look_id;": ("more", {"look_id": f"a-{'9' * 5000}"}),
         "no such ranking": ("more", {"look_id": "nothing-4"}),
+        "look: there is no argument 'budget'; use 'k'": (
+            "look",
+            {"video": "clip.mp4", "question": "?", "budget": 4},
+        ),
+        "find: there is no argument 'question'; use 'query'": ("find", {"question": "?"}),
+        "there is no argument 'colour'; use video, times, max_tokens, image_first": (
+            "frames_at",
+            {"video": "clip.mp4", "times": [1], "colour": "red"},
+        ),
+        "outside the folder": ("look", {"video": secret.as_uri(), "question": "?"}),
         "less than or equal to 256": ("look", {"video": "clip.mp4", "question": "?", "k": 1000}),
     }
 
@@ -382,8 +451,66 @@ def test_progress_goes_on_from_stage_to_stage(service):
         async def report_progress(self, *told):
             steps.append(told)
 
-    asyncio.run(VideoTools(service)._finished(Work(), Client(), {}))
+    asyncio.run(VideoTools(service)._finished(Work(), Client(), {}, math.inf))
     assert steps == [(1, 3, "probes: 1 of 3"), (3, 3, "probes: 3 of 3"), (5, 5, "zoom: 2 of 2")]
+
+
+def test_who_cancels_leaves_the_others_their_answer(service):
+    """And who is the last one to leave ends the job."""
+    held = threading.Event()
+    call = service.workers[0].call
+
+    def waits(*given, progress, cancelled):
+        progress("probes", 1, 2)
+        held.wait(PATIENCE)
+        return call(*given, progress=progress, cancelled=cancelled)
+
+    async def scenario():
+        async with Client(mcp_server(service), mode="legacy") as client:
+            began = asyncio.Event()
+
+            async def progress(*_):
+                began.set()
+
+            look = {"video": "clip.mp4", "question": "What is fired?", "k": 2}
+            first = asyncio.create_task(client.call_tool("look", look, progress_callback=progress))
+            await asyncio.wait_for(began.wait(), PATIENCE)
+            began.clear()
+            second = asyncio.create_task(client.call_tool("look", look, progress_callback=progress))
+            await asyncio.wait_for(began.wait(), PATIENCE)
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+            job = service.jobs.recent(1)[0]
+            until = time.monotonic() + PATIENCE
+            while job.wanted > 1 and time.monotonic() < until:
+                await asyncio.sleep(0.05)
+            assert (job.wanted, job.active) == (1, True)
+            held.set()
+            return await second
+
+    service.workers[0].call = waits
+    answer = asyncio.run(scenario())
+    assert len(pictures(answer)) == 2, text(answer)
+
+
+def test_a_long_look_says_that_it_goes_on(service, monkeypatch):
+    monkeypatch.setattr("framenest.server.agents.REPLY_SECONDS", 0.0)
+    tools, call = mcp_server(service), service.workers[0].call
+    ended = threading.Event()
+
+    def waits(*given, progress, cancelled):
+        progress("probes", 1, 2)
+        ended.wait(PATIENCE)
+        return call(*given, progress=progress, cancelled=cancelled)
+
+    service.workers[0].call = waits
+    look = {"video": "clip.mp4", "question": "What is fired?"}
+    told = text(asyncio.run(tools.call_tool("look", look)))
+    assert re.fullmatch(r"clip.mp4: still indexing(| \(probes: 1 of 2\)); it goes on, ask again", told)
+    job = service.jobs.recent(1)[0]
+    ended.set()
+    job.over.result(PATIENCE)
+    assert len(pictures(asyncio.run(tools.call_tool("look", look)))) == 8
 
 
 def held_in_the_middle(call):

@@ -72,12 +72,19 @@ def test_what_was_ranked_is_saved_for_the_other_commands(capsys, clip, table, tm
 )
 def test_a_guess_is_not_silent(clip, tmp_path, question, step):
     match, store = MatchStrength(0.3, "cannot tell", (), ("unicorn",)), DirectoryStore(tmp_path)
-    guess, hint = advice("tags 2 (relative to the video)", question, match, store)
-    assert "knows no word of the question" in guess
+    (hint,) = advice("tags 2 (relative to the video)", question, match, store)
     assert step in hint
     assert advice("tags 2", question, replace(match, verdict="weak"), store) != []
     assert advice("tags 2", question, replace(match, verdict="strong"), store) == []
     assert advice("tags 2", question, None, store) == []
+
+
+def test_a_question_about_text_names_what_reads_it(tmp_path, monkeypatch):
+    match, store = MatchStrength(0.3, "weak"), DirectoryStore(tmp_path)
+    monkeypatch.setattr("framenest.models.ModelEntry.installed", lambda _: False)
+    first, _ = advice("tags 2", "Who directed the film?", match, store)
+    assert re.match(r"the question asks for something written; to read it, run: .*\[tags\]", first)
+    assert "written" not in advice("tags 2", "When is a cup there?", match, store)[0]
 
 
 def test_ask_says_that_the_frames_are_a_guess(capsys, clip, table, monkeypatch):
@@ -87,7 +94,6 @@ def test_ask_says_that_the_frames_are_a_guess(capsys, clip, table, monkeypatch):
         asked = ("ask", clip, "Is there a unicorn?", "-k", 4, "--scorer", table, "--base-url", server.url)
         err = run(capsys, *asked)[2]
     assert f"note: {GUESS}" in err
-    assert "models fetch" in err
 
 
 def test_where_nothing_matches_frames_are_spread_evenly_unless_a_selector_is_named(
@@ -331,7 +337,7 @@ def test_a_limit_of_images_is_read_from_the_error(capsys, clip, table):
         assert code == 0
         assert [len(times_in(server.turns(number)[0])) for number in (0, 1)] == [8, 3]
         assert "CANNOT TELL" not in server.turns()[0]["content"][-1]["text"]  # there are no more to ask for
-    assert f"{server.url} takes at most 3 images in a request; it got the best 3" in err
+    assert f"{server.url} takes at most 3 images; it got the best 3 frames" in err
     assert re.search(r"^3\t3\t", out, re.M)
 
 

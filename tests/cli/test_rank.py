@@ -234,7 +234,7 @@ def bad_inputs(tmp_path, clip):
         "fps of a file": ([clip, "--no-question", "--fps", "5"], "fps is for folders"),
         "K=0": ([clip, "--no-question", "-k", "0"], "1 or more, not 0"),
         "K no number": ([clip, "--no-question", "-k", "many"], "'many' is not a frame budget"),
-        "K too large": ([clip, "--no-question", "-k", "21", *FAST], "give horizon=21 (--horizon 21)"),
+        "K too large": ([clip, "--no-question", "-k", "21", *FAST], "give horizon=21"),
         "empty question": ([clip, ""], "give either a QUESTION, which must not be empty"),
         "no question": ([clip], "give either a QUESTION, which must not be empty"),
         "two questions": ([clip, "x", "--no-question"], "or --no-question"),

@@ -396,7 +396,7 @@ def test_no_number_of_the_recall_tables_is_cut_at_80_columns(capsys, monkeypatch
     )  # fmt: skip
     hits, rest = (line.split() for line in printed.splitlines() if "mec:static-coverage-heavy" in line)
     assert len(hits) == 1 + 7 + 2
-    assert len(rest) == 1 + 10
+    assert len(rest) == 1 + 9
     assert "…" not in printed
 
 

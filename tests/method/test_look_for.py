@@ -72,7 +72,7 @@ def test_nothing_to_look_for_changes_nothing(video):
 
 
 def test_the_file_keeps_each_relevance_and_the_report_draws_it(video, tmp_path):
-    ranking = ranked(video, LookFor((KILN, CUPS), written_by="a model"))
+    ranking = ranked(video, LookFor((KILN, CUPS)))
     ranking.save(tmp_path / "ranking.json")
     again = Ranking.load(tmp_path / "ranking.json")
     assert again.look_for == ranking.look_for

@@ -68,6 +68,10 @@ class WordScorer(ColourScorer):
         words = tuple(word for word in query.split() if word != "a")
         return tuple(w for w in words if w in COLOURS), tuple(w for w in words if w not in COLOURS)
 
+    def clearly_shows(self, encoded, query):
+        known, unknown = self.known_words(query)
+        return (self.match(encoded, query) >= 0.85) & (len(known) > len(unknown))
+
 
 @pytest.fixture
 def reds(tmp_path):

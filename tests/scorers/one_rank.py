@@ -32,13 +32,13 @@ class StandIn(TorchFunctionMode):
 
         opened = safetensors.safe_open
         safetensors.safe_open = lambda *args, device, **more: opened(*args, device=self.cpu(device), **more)
-        checkpoint._loader.submit(self.__enter__).result()  # a mode holds for one thread
+        checkpoint._loader().submit(self.__enter__).result()  # a mode holds for one thread
         self.__enter__()
 
     def leave(self):
         """torch aborts a process if a thread has a mode left while Python ends."""
         self.__exit__(None, None, None)
-        checkpoint._loader.submit(self.__exit__, None, None, None).result()
+        checkpoint._loader().submit(self.__exit__, None, None, None).result()
 
     def cpu(self, device):
         self.used.add(str(device))

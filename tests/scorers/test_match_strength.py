@@ -25,7 +25,6 @@ def test_levels():
 def test_better_verdicts_come_first():
     found = [MatchStrength(0.9, "cannot tell"), MatchStrength(0.2, "none"), MatchStrength(0.5, "weak")]
     assert max(found, key=lambda one: one.order).verdict == "weak"
-    assert [str(one) for one in found] == ["cannot tell", "none (0.20)", "weak (0.50)"]
 
 
 class Probabilities(Calibrated):

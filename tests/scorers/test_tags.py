@@ -210,6 +210,10 @@ def test_one_core_and_two_see_the_same(warm_tags_store, tag_scorer, monkeypatch)
         ("Where are the cups and the traffic lights?", ["cups", "traffic lights"], []),
         ("When does a man sit on a sofa?", ["man", "sofa"], ["sit"]),
         ("Which cockatoo is planted?", ["cockatoo"], ["planted"]),
+        ("When is a glass of beer shown?", ["glass", "beer"], []),
+        ("Where is the cup of coffee?", ["cup", "coffee"], []),
+        ("When is a dog in the water?", ["dog"], ["water"]),  # not an Irish water spaniel
+        ("When does the woman drink beer?", ["woman"], ["drink", "beer"]),
         ("What is the meaning of life?", [], ["meaning", "life"]),
         ("asdf qwerty", [], ["asdf", "qwerty"]),
         ("Где собака?", [], ["где", "собака"]),
@@ -265,6 +269,25 @@ def test_a_verdict_by_hand(tag_scorer):
     assert strength("Where is the giraffe?", giraffe=0.74).verdict == "none", "0.84 for large animals"
     assert strength("Where is the red cup?").verdict == "weak", "a colour may be seen"
     assert strength("What are human rights?", person=0.95).verdict == "weak", "people do not count here"
+
+
+def test_a_frame_that_clearly_shows_what_a_search_is_for(tag_scorer):
+    """Both networks see the thing, or the detector alone is very sure; few of the words are unknown."""
+
+    def shown(query, **seen):
+        first, second = tag_scorer.clearly_shows(what_is_seen(tag_scorer, **seen), query)
+        assert not first
+        return bool(second)
+
+    assert shown("a glass of beer", beer_glass=0.9, wine_glass=0.3), "√(0.9 · 0.3) = 0.52"
+    assert not shown("a glass of beer", beer_glass=0.9, wine_glass=0.1), "√(0.9 · 0.1) = 0.3"
+    assert shown("a hot dog", hot_dog=0.92)
+    assert not shown("a hot dog", hot_dog=0.88), "only the detector knows it, and calls much a hot dog"
+    assert shown("a lion lies on a rock", lion=0.99), "0.99 / 3"
+    assert not shown("an old lion lies on a bright rock", lion=0.99), "0.99 / 5"
+    assert not shown("a person with an opinion", person=0.99), "people are in most videos"
+    assert shown("a person", person=0.99)
+    assert not shown("a unicorn", hot_dog=0.99, lion=0.99)
 
 
 def test_the_labels_with_the_largest_share_of_the_score_are_the_reason(tag_scorer):

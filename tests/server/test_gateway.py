@@ -19,8 +19,9 @@ from PIL import Image
 from framenest.lmm.prompt import OTHERWISE
 from framenest.processes import own_memory
 from framenest.protocols import GUESS, MatchStrength
-from framenest.server.conversation import MAX_QUESTION_CHARS, ShownTurn, Turn
+from framenest.server.conversation import MAX_QUESTION_CHARS
 from framenest.server.gateway import match_header
+from framenest.server.guard import session
 from framenest.server.server_settings import MIB
 from local_http import local_http
 from media import number_in, numbered_video
@@ -148,9 +149,8 @@ def test_a_guess_is_told_in_a_header():
         "c": None,
     }
     rankings = SimpleNamespace(get=lambda id_: SimpleNamespace(stats=SimpleNamespace(match=matches[id_])))
-    turn = ShownTurn(None, Turn(True, rankings=[*matches]), 4, False, "", "", {})
-    assert match_header(rankings, turn) == {"framenest-match": f"strong (0.90); cannot tell: {GUESS}"}
-    assert match_header(rankings, turn._replace(turn=Turn(True, rankings=["c"]))) == {}
+    assert match_header(rankings, [*matches]) == {"framenest-match": f"strong; cannot tell: {GUESS}"}
+    assert match_header(rankings, ["c"]) == {}
 
 
 def test_what_is_no_video_passes_unchanged(server, behind, clip_data):
@@ -600,6 +600,10 @@ def test_other_paths_methods_and_errors_pass(server, behind):
             "x_ratelimit_remaining": "3",
             "set_cookie": "framenest=x",
             "access_control_allow_origin": "*",
+            "clear_site_data": '"*"',
+            "x_frame_options": "ALLOWALL",
+            "content_security_policy": "default-src *",
+            "referrer_policy": "unsafe-url",
         }
         await exchange.whole(b"no such file", 404, retry_after="7", **headers)
 
@@ -609,7 +613,10 @@ def test_other_paths_methods_and_errors_pass(server, behind):
     assert (asked.method, asked.path, asked.query) == ("DELETE", "/v1/files/a%2Fb", "limit=2&x=%20")
     assert (answer.status_code, answer.text, answer.headers["retry-after"]) == (404, "no such file", "7")
     assert answer.headers["x-ratelimit-remaining"] == "3"
-    assert not {"set-cookie", "access-control-allow-origin"} & set(answer.headers)
+    assert not {"set-cookie", "access-control-allow-origin", "clear-site-data"} & set(answer.headers)
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["content-security-policy"] == "sandbox; default-src 'none'"
     sent = server.http.post(
         "/v1/audio/transcriptions", content=b"\x00\xff", headers={"cookie": "framenest=1"}
     )
@@ -649,6 +656,32 @@ def test_the_servers_token_lets_in_and_goes_no_further(serve, behind, clip_data)
     assert ask(server, [user(video(clip_data), QUESTION)]).status_code == 200
     assert "authorization" not in behind.requests[-1].headers
     assert TOKEN not in str(behind.requests[-1])
+
+
+@pytest.mark.parametrize("given", ["token", "session"])
+def test_the_servers_token_goes_no_further_wherever_a_client_puts_it(serve, behind, given):
+    """By its value: which names clients use for a key is theirs to choose."""
+    token = "a-token+of/the:tests=0123456789"
+    server = serve("--upstream", behind.url, token=token, env={"FRAMENEST_TOKEN": token})
+    secret = token if given == "token" else session(token)
+    quoted = "".join(f"%{ord(letter):02x}" for letter in secret)
+    names = ["api-key", "x-api-key", "x-goog-api-key", "referer", "x-own", "proxy-authorization"]
+    headers = {name: f"https://here/?key={secret}&x=1" if name == "referer" else secret for name in names}
+    headers |= {"x-quoted": quoted, "x-inside": f"Token {secret};", "x-kept": "kept"}
+    url = f"{server.url}/v1/models?a=1&key={secret}&api-key={quoted}&b=x%20{quoted}x&c=2"
+    answer = server.http.get(url, headers=headers)
+    assert answer.status_code == 200
+    asked = behind.requests[-1]
+    assert asked.query == "a=1&c=2"
+    assert asked.headers["x-kept"] == "kept"
+    assert secret not in str(asked)
+    assert quoted not in str(asked)
+    before = len(behind.requests)
+    for named in (secret.replace("/", "%2f"), quoted):
+        refused = server.http.get(f"{server.url}/v1/{named}")
+        assert refused.status_code == 400
+        assert secret not in refused.text
+    assert len(behind.requests) == before
 
 
 def test_the_upstreams_key_comes_from_the_environment_and_is_not_logged(serve, behind, clip_data):

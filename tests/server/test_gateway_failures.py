@@ -4,11 +4,13 @@ import asyncio
 import base64
 import json
 import random
+import re
 import socket
 import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -160,6 +162,69 @@ def test_an_upstream_that_never_answers_is_a_504(settings, behind, media, monkey
         assert answer.status_code == 504
         assert "no answer in time" in answer.json()["error"]["message"]
         nothing_is_left(gate, behind)
+
+
+@pytest.mark.parametrize("head", [
+    "600 Odd\r\ncontent-length: 2", "103 Early\r\n\r\nHTTP/1.1 999 Odd\r\ncontent-length: 2",
+    "101 Other\r\nconnection: upgrade\r\nupgrade: x", "204 Nothing\r\ncontent-length: 2",
+    "304 Same\r\ncontent-length: 2", "200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked",
+    "200 OK\r\ncontent-length: 2\r\ncontent-length: 3", "200 OK\r\ncontent-length: -2", "20 OK", "hello",
+])  # fmt: skip
+def test_an_odd_answer_of_the_upstream_is_a_502(settings, media, head):
+    def answer(port):
+        with suppress(OSError):  # the test is over
+            while True:
+                connection, _ = port.accept()
+                with connection:
+                    data = b""
+                    while b"\r\n\r\n" not in data:
+                        data += connection.recv(65_536)
+                    left = int(re.search(rb"content-length: (\d+)", data)[1]) - len(
+                        data.partition(b"\r\n\r\n")[2]
+                    )
+                    while left > 0:
+                        left -= len(connection.recv(65_536))
+                    connection.sendall(f"HTTP/1.1 {head}\r\n\r\n".encode() + b"2\r\n{}\r\n0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as port:
+        threading.Thread(target=answer, args=(port,), daemon=True).start()
+        upstream = f"http://127.0.0.1:{port.getsockname()[1]}/v1"
+        with local_gateway(replace(settings, upstream=upstream)) as gate:
+            for sent in (body(media), body(media, framenest={"k": [2, 4]}), {"messages": []}):
+                answered = post(gate, sent)
+                assert answered.status_code == 502
+                assert answered.json()["error"]["message"].startswith(upstream)
+        port.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+def test_an_answer_in_single_bytes_lets_others_through(kind):
+    """Also while it may be “cannot tell”, and however much of it has arrived."""
+    count, others = 30_000, 0
+
+    class Answer:
+        status_code, headers = 200, {"content-type": kind}
+
+        async def aiter_raw(self):
+            for _ in range(count):
+                yield b" "
+
+    async def scenario():
+        nonlocal others
+
+        async def another():
+            nonlocal others
+            while True:
+                others += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(another())
+        held = await gateway._until_answer(Answer(), gateway._one_by_one(Answer()))
+        task.cancel()
+        return held
+
+    assert asyncio.run(scenario()) == b" " * count
+    assert others >= count // 2
 
 
 # Clients

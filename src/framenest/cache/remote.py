@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from functools import cached_property
 from typing import Any
 
 from framenest.cache.directory import DirectoryStore, ManagedStore, entry_name
@@ -83,9 +82,9 @@ class RemoteStore(ManagedStore):
             self._system.rm_file(path)
         return True
 
-    @cached_property
+    @property
     def _system(self) -> Any:
-        """The file system below the URL."""
+        """The file system below the URL. fsspec keeps the connection, and opens another one after a fork."""
         system, path = file_system(self.location)
         from fsspec.implementations.dirfs import DirFileSystem
 

@@ -9,11 +9,11 @@ from framenest.cli.options import argument, command, option
 from framenest.cli.printing import NO_MATCH_NOTE, AnswerPrinter, confirm, note, print_json, print_reply
 from framenest.config import DEFAULT_PRESET, MECConfig, VideoConfig
 from framenest.errors import ConfigError, ModelError
-from framenest.image_tokens import TokenBudget
 from framenest.lmm.ask import ask as ask_model
 from framenest.lmm.messages import check_style
 from framenest.method.mec import rank_request
 from framenest.method.ranking import Ranking
+from framenest.protocols import GUESS
 from framenest.rank_request import LookFor, RankRequest
 from framenest.scorers import advice
 from framenest.selectors import load_selector
@@ -86,8 +86,10 @@ def ask(
                 config=MECConfig.preset(DEFAULT_PRESET),
                 opening=opening,
             )
-            selected = _select(selector, request, session, opened, within or budgets)
+            selected = _select(selector, request, session, opened, [] if within else budgets)
         if isinstance(selected, Ranking):
+            if selected.stats.match is not None and selected.stats.match.is_guess:
+                note(GUESS)
             for line in advice(selected.scorer, question, selected.stats.match, common.local):
                 note(line)
         if output is not None:
@@ -110,9 +112,7 @@ def ask(
         except ModelError as error:
             raise ModelError(f"{error} (-k {error.fits})" if error.fits else str(error)) from error
     if (most := client.most_images) is not None:
-        note(
-            f"{client.base_url} takes at most {most} images in a request; it got the best {len(reply.prefix)}"
-        )
+        note(f"{client.base_url} takes at most {most} images; it got the best {len(reply.prefix)} frames")
     if as_json:
         data = reply.to_json() | {
             "video": opened.info.path,
@@ -130,28 +130,24 @@ def ask(
 
 
 def _select(
-    name: str | None,
-    request: RankRequest,
-    session: Session,
-    opened: Decoder,
-    budgets: TokenBudget | list[int],
+    name: str | None, request: RankRequest, session: Session, opened: Decoder, budgets: list[int]
 ) -> Ranking | Selection:
     """Select the frames to send; MEC returns a ranking.
 
     If nothing clearly matches, MEC's first ranks are noise, and an overview serves the model better. A
-    selector that the user names is always used, and MEC for a budget in tokens, since the others do not rank.
+    selector that the user names is always used, and MEC without budgets, since the others do not rank.
     """
     selector = load_selector(name or MecSelector.name, session, request.config)
     if not isinstance(selector, MecSelector):
         if request.look_for is not None:
             raise ConfigError(f"--look-for is for the selector mec, not for {name}")
-        if isinstance(budgets, TokenBudget):
+        if not budgets:
             raise ConfigError(f"--tokens is for the selector mec, not for {name}; give -k")
         return selector.select(opened, request.question, budgets)
     ranking = rank_request(replace(request, config=selector.settings), session, opened)
     if not ranking.unmatched:
         return ranking
-    if name is not None or isinstance(budgets, TokenBudget):
+    if name is not None or not budgets:
         note(NO_MATCH_NOTE)
         return ranking
     note("nothing in this video clearly matches the question; sending frames at even intervals")

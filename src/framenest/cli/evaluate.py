@@ -121,7 +121,6 @@ def _print_recall(result: dict[str, Any]) -> None:
                 "med.": whole.get("medium"),
                 "high": whole.get("high"),
                 "seen": round(whole["candidates"]),
-                "s": whole["seconds"],
             }
         )
     out.print(f"[bold]hit@K[/] over {result['questions']} questions, scorer {escape(result['scorer'])}")
@@ -159,9 +158,10 @@ def ablations(
         session = question_set.session(scoring, common, bars)
         measured = run_ablations(entries, session, progress=bars)
     for part in ("components", "schedules", "horizons"):
+        out.print(f"[bold]Ablation {part}[/]")
         print_rows(
             [
-                {"Ablation": part, "Selector": name, **{column: 100 * value for column, value in row.items()}}
+                {"Selector": name, **{column: 100 * value for column, value in row.items()}}
                 for name, row in measured[part].items()
             ]
         )
@@ -169,18 +169,11 @@ def ablations(
 
 
 def print_rows(rows: list[Row]) -> None:
-    """Print a table, or one for each "Ablation"."""
-    for title in dict.fromkeys(row.get("Ablation") for row in rows):
-        if title:
-            out.print(f"[bold]Ablation {title}[/]")
-        group = [row for row in rows if row.get("Ablation") == title]
-        columns = [
-            name for name in dict.fromkeys(name for row in group for name in row) if name != "Ablation"
-        ]
-        grid = table(*columns, texts=["Selector"])
-        for row in group:
-            grid.add_row(*(_cell(row.get(name)) for name in columns))
-        print_table(grid)
+    """Print a table; all rows have the same columns."""
+    grid = table(*rows[0], texts=["Selector"])
+    for row in rows:
+        grid.add_row(*map(_cell, row.values()))
+    print_table(grid)
 
 
 def _cell(value: Any) -> str:

@@ -31,7 +31,7 @@ from framenest.rank_request import RankRequest
 from framenest.report.contact_sheet import contact_sheet
 from framenest.retrieval.search import IndexedVideo, Moment, Moments, Searcher, check_query
 from framenest.retrieval.vectors import connect, optimize
-from framenest.scorers import choose, runs_on_gpu
+from framenest.scorers import advice, choose, runs_on_gpu
 from framenest.session import Session
 from framenest.text import clock, slug
 from framenest.video.opening import Video
@@ -176,13 +176,14 @@ def _print_outcome(outcome: ItemOutcome, as_json: bool, *, alone: bool = False) 
 
 def _print_summary(report: RunReport, what: str) -> None:
     done, already, failed = (report.counts[status] for status in ("done", "already", "failed"))
-    parts = [f"{done:,} {what if done != 1 else what.removesuffix('s')} done"]
+    took = f"{report.seconds:.1f} s" if report.seconds < 60 else clock(report.seconds)
+    parts = [f"{done:,} {what if done != 1 else what.removesuffix('s')} done in {took}"]
     if already:
         parts.append(f"{already:,} already done")
     if failed:
         errors = ", ".join(f"{name} {count:,}" for name, count in report.errors.most_common())
         parts.append(f"{failed:,} failed ({errors}), see {report.failures}")
-    say(f"{'; '.join(parts)}; in {clock(report.seconds)}")
+    say("; ".join(parts))
 
 
 @command(usual="as_json jobs time_limit failures name max_gap probing cache_location quiet")
@@ -309,6 +310,8 @@ def search(
             raise VideoError(f"no video can be searched: {next(iter(failed.values()))}")
     moments = searcher.search(query, wanted, count)
     _print_moments(moments, {**moments.skipped, **failed}, as_json)
+    for line in advice(f"{name} ", query, moments.match, common.local):
+        note(line)
     if moments and folder is not None:
         for rank, one in enumerate(moments, start=1):
             file = f"{rank:02d}_{slug(Path(one.video).stem, 'video')}_t{one.start:09.2f}s.mp4"
@@ -329,7 +332,7 @@ def _print_moments(moments: Moments, skipped: Mapping[str, str], as_json: bool) 
         print_json(moments.to_json())
         return
     if words := moments.match.words:
-        confirm("match", f"{moments.match}  {words}")
+        confirm("match", f"{moments.match.verdict}  {words}")
     if not any(one.confident for one in moments):
         note("nothing clearly matches" + ("; the nearest:" if moments else ""))
     texts = ("video", "why")
@@ -346,7 +349,7 @@ def _draw_sheet(query: str, moments: Sequence[Moment], sheet: Path, common: opt.
     pictures = [one.images(max_side=MOMENT_PIXELS, store=common.cache)[0] for one in moments]
     ranks, frames = np.arange(1, len(moments) + 1), np.array([one.frame for one in moments])
     tiles = Prefix(moments[0].info, len(ranks), frames, np.array([one.time for one in moments]), ranks)
-    names = [Path(one.video).name for one in moments]
+    names = [("" if one.confident else "weak · ") + Path(one.video).name for one in moments]
     drawn = contact_sheet(tiles, [np.asarray(one) for one in pictures], title=query, labels=names)
     write_atomic(sheet, encode_image(drawn, sheet.suffix[1:].lower()))
     confirm("contact sheet in", str(sheet))

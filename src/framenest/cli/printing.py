@@ -27,8 +27,6 @@ from framenest.method.ranking import Ranking
 from framenest.protocols import GUESS
 from framenest.text import clock, harmless, harmless_json
 
-NOTED = (CacheWarning, ScorerWarning)
-
 
 class SafeConsole(Console):
     """A console that escapes control characters, which files, videos and servers may contain."""
@@ -233,11 +231,10 @@ def _print_facts(ranking: Ranking, *, whole: bool) -> None:
     facts.add_row("video", escape(f"{short_path(video.path)} ({size})"))
     facts.add_row("question", escape(ranking.question) if ranking.question is not None else "(none)")
     if ranking.look_for is not None:
-        by = f"\n(written by {ranking.look_for.written_by})" if ranking.look_for.written_by else ""
-        facts.add_row("look for", escape("\n".join(ranking.look_for.texts) + by))
+        facts.add_row("look for", escape("\n".join(ranking.look_for.texts)))
     facts.add_row("scorer", escape(ranking.scorer))
     if stats.match is not None:
-        facts.add_row("match", escape("\n".join(filter(None, (str(stats.match), stats.match.words)))))
+        facts.add_row("match", escape("\n".join(filter(None, (stats.match.verdict, stats.match.words)))))
     transcript = ranking.transcript
     if transcript is not None and transcript.lines:
         weighed = "" if "speech" in ranking.pool.cues else ", not weighed"

@@ -29,6 +29,7 @@ from framenest.method.mec import check_horizon, rank_request
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.rank_request import LookFor, RankRequest
+from framenest.scorers import advice
 from framenest.selectors import load_selector, selector_names
 from framenest.selectors.selection import Selection
 from framenest.session import Session
@@ -144,6 +145,8 @@ def rank(
         with bars:
             ranking = rank_request(request, session, opened)
     largest = _deliver(ranking, [within] if within else budgets, output, as_json, verbose)
+    for line in () if server else advice(ranking.scorer, question, ranking.stats.match, common.local):
+        note(line)
     if folder or sheet:
         shown = reopen(ranking.video, video, store=common.cache) if server else opened
         write_frames(largest, shown, common, folder, sheet, title=question)

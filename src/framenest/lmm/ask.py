@@ -155,8 +155,10 @@ def ask(
         rungs = Budget.ladder(budgets if isinstance(budgets, Iterable) else [budgets])
     record = check_style(style, pairing)
     steps: list[Step] = []
-
-    def send(prefix: Prefix, *, last: bool) -> Step:
+    while True:
+        budget = rungs[len(steps)]
+        prefix = chosen.prefix(budget)
+        last = budget == rungs[-1] or prefix.complete
         most = getattr(answerer, "most_images", None) if record.sends == "images" else None
         if most is not None and most < len(prefix):
             prefix, last = prefix.best(most), True
@@ -180,15 +182,12 @@ def ask(
         except ModelError:
             if getattr(answerer, "most_images", most) == most:
                 raise
-            return send(prefix, last=last)  # now that the limit is known
-        return Step(prefix, answer, not last and cannot_tell(answer.text), request.tokens.total)
-
-    for budget in rungs:
-        prefix = chosen.prefix(budget)
-        steps.append(send(prefix, last=budget == rungs[-1] or prefix.complete))
+            continue  # now that the limit is known
+        stuck = not last and cannot_tell(answer.text)
+        steps.append(Step(prefix, answer, stuck, request.tokens.total))
         if on_step is not None:
             on_step(steps[-1])
-        if not steps[-1].cannot_tell:
+        if not stuck:
             break
     seconds = steps[-1].prefix.seconds.tolist()
     times = model_seconds(pairing, seconds) if record.fuses else seconds  # the model reads one time per pair

@@ -332,7 +332,6 @@ def token_budget(
     def cost(seconds: Sequence[float], sizes: Sequence[Size]) -> int:
         return estimate(style, seconds, sizes, "", pairing=pairing, frame_pixels=limits.frame_pixels).frames
 
-    check_style(style, pairing)
     if tiers is not None and cost([0.0, 1.0], [(4096, 4096), (64, 64)]) == 2 * cost([0.0], [(64, 64)]):
         raise ConfigError(f"style {style!r}: images cost the same at any size; tiers would save nothing")
     return TokenBudget(tokens, tiers, limits, cost)

@@ -43,9 +43,8 @@ class MEC:
         preset: a config by name (PRESETS): "residual" shows each event once before it repeats one.
         store, progress, keep_features, scoring: as for `Session`.
         session: share open videos and the scorer with other selectors, instead of the arguments above.
-        settings: any setting of MECConfig and ScorerConfig by name, as on the command line: horizon=300 is
-            --horizon 300, rerank=64 is --rerank 64, zoom=4 is --set zoom=4. They override the config or the
-            preset.
+        settings: any setting of MECConfig and ScorerConfig by name, such as horizon=300, rerank=64 or zoom=4.
+            They override the config or the preset.
 
     Raises:
         ConfigError: a setting does not exist or is out of range; or a session is given with arguments that it
@@ -454,7 +453,7 @@ def check_horizon(budgets: Sequence[int], video: Decoder, config: MECConfig) -> 
     if budgets and max(budgets) > horizon and len(choose_probes(video, config.index)[1]) > horizon:
         raise BudgetError(
             f"a ranking of {horizon} ranks is too short for a budget of {max(budgets)}; "
-            f"give horizon={max(budgets)} (--horizon {max(budgets)})"
+            f"give horizon={max(budgets)}"
         )
 
 

@@ -306,7 +306,7 @@ class Ranking:
         if budget > len(self) and len(self) < len(self.pool):
             raise BudgetError(
                 f"this ranking has {len(self)} ranks, too few for a budget of {budget}; "
-                f"rank again with horizon={budget} (--horizon {budget})"
+                f"rank again with horizon={budget}"
             )
         ranks = np.argsort(self.order[:budget], kind="stable")
         chosen = self.order[ranks]
@@ -493,24 +493,13 @@ def _positions(file: RankingFile) -> list[int]:
 
 
 def _terms(file: RankingFile) -> dict[str, NDArray[np.float64]]:
-    known = {
-        "rank",
-        "frame",
-        "seconds",
-        "from",
-        "evidence",
-        "said",
-        "seen",
-        "role",
-        "reason",
-        *file.pool.cues,
-    }
+    facts = ("rank", "frame", "seconds", "from", "evidence", "said", "role", "reason", *file.pool.cues)
     return {
         name: np.array(
             [convert(row.get(name), Number, f"ranks[{i}].{name}") for i, row in enumerate(file.ranks)]
         )
         for name in file.ranks[0]
-        if name not in known
+        if name not in facts
     }
 
 

@@ -123,26 +123,24 @@ def page(data: Mapping[str, Any], images: Mapping[str, Mapping[str, str]]) -> st
         data: what `document` returns.
         images: what `embed` returns.
     """
-    script, style = view_script() + _START, view_style()
+    script = view_script() + _START
     questions = {ranking["question"] for ranking in data["rankings"]}
     question = questions.pop() if len(questions) == 1 else None
-    parts = {
-        "title": html.escape(f"{question or data['video']['name']} · Framenest"),
-        "policy": f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
-        "base-uri 'none'; form-action 'none'",
-        "style": style,
-        "script": script,
-        "document": _inert(data),
-        "pictures": _inert(images),
-    }
-    return _filled("page.html", parts)
+    parts = {"script": script, "document": _inert(data), "pictures": _inert(images)}
+    title, body = question or data["video"]["name"], _filled("report.html", parts)
+    return _page(title, view_style(), body, f"script-src {_hash(script)}; ")
 
 
 def plain_page(title: str, body: str) -> str:
     """One self-contained page without scripts. body: HTML."""
-    style = _asset("base.css") + ".framenest .sheet { overflow: auto; margin: 12px 0 28px; }"
-    parts = {"title": html.escape(title), "style": style, "hash": _hash(style), "body": body}
-    return _filled("plain.html", parts)
+    style = _asset("base.css") + ".framenest .sheet img { max-width: 100%; margin: 12px 0 28px; }"
+    return _page(title, style, f'<div class="framenest"><h1>{html.escape(title)}</h1>{body}</div>')
+
+
+def _page(title: str, style: str, body: str, scripts: str = "") -> str:
+    """A page that may load nothing. scripts: which scripts its policy allows."""
+    parts = {"title": html.escape(title), "style": style, "body": body}
+    return _filled("page.html", parts | {"policy": f"style-src {_hash(style)}; {scripts}"})
 
 
 def _filled(name: str, parts: Mapping[str, str]) -> str:

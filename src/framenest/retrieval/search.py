@@ -6,7 +6,6 @@ their transcripts. Then MEC with zoom on the best videos.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -45,10 +44,7 @@ from framenest.video.source import is_remote
 
 UNSURE, STRONG = 0.25, 0.75
 """Scores below which nothing clearly matches, and from which a match is strong."""
-SURE_ROW, WORDS_KNOWN = 0.85, 0.6
-"""Of a scorer that knows some words only: the score, and the share of the query's words that it knows, from
-which on it is sure of a moment. One in twenty queries for something absent has such a moment."""
-NEAREST = 3  # moments at most if it is sure of fewer
+NEAREST = 3  # moments at most if fewer clearly match
 MOMENT_SECONDS = 30.0
 SETTINGS = {"horizon": 32, "activation": 0.0625}
 """Of stage two, beside the preset: it looks for the best moments of a video, not for its context."""
@@ -120,7 +116,7 @@ class Moment:
 
 
 class Moments(list[Moment]):
-    """Moments, best first: those that clearly match, and at most three of the nearest if there are fewer.
+    """Moments, best first: those that clearly match; if fewer than three do, also the nearest, up to three.
 
     Attributes:
         query: what was looked for.
@@ -131,7 +127,8 @@ class Moments(list[Moment]):
     def __init__(self, query: str, moments: Sequence[Moment], n: int, words: Words | None) -> None:
         ranked = sorted(moments, key=lambda one: (not one.confident, -one.score, one.video, one.start))
         sure = sum(one.confident for one in ranked)
-        super().__init__(ranked[: min(n, max(sure, NEAREST))])
+        shown = [one for one in ranked if one.confident or not sure or one.score >= UNSURE]
+        super().__init__(shown[: min(n, max(sure, NEAREST))])
         value = max((one.score for one in self), default=0.0)
         match = MatchStrength.of(value, strong=STRONG, none=UNSURE)
         if words is not None:
@@ -344,13 +341,13 @@ class Searcher:
         words, moments = self._words(query), list[Moment]()
         for done, key in enumerate(best, start=1):
             try:
-                moments += self._moments(by_key[key], query, n, _sure_level(words))
+                moments += self._moments(by_key[key], query, n)
             except FramenestError as error:
                 self.skipped[by_key[key].info.path] = str(error)
             self.session.progress("videos", done, len(best))
             yield Moments(query, moments, n, words)
 
-    def _moments(self, one: IndexedVideo, query: str, n: int, sure: float) -> list[Moment]:
+    def _moments(self, one: IndexedVideo, query: str, n: int) -> list[Moment]:
         """Stage two: the moments of a video, seen, said or written; what is two of these counts for more."""
         pictures = isinstance(one.video, str) and Path(one.video).is_dir()
         decoder = self.session.open(one.video, one.info.fps if pictures else None)
@@ -358,8 +355,12 @@ class Searcher:
             raise IndexMismatch(f"{one.info.path}: has changed since it was indexed")
         ranking = MEC(replace(self.config, index=one.config), session=self.session).rank(decoder, query)
         features = self.session.features(decoder, self.session.scorer, one.config.thumbnail)
-        scores = features.certainty(features.get(ranking.pool.frames, "zoom"), query)
-        moments, passages = [*_seen(ranking, scores, query, n, sure)], list[tuple[Any, Passage]]()
+        zoomed = features.get(ranking.pool.frames, "zoom")
+        scores = features.certainty(zoomed, query)
+        clear = scores >= UNSURE
+        if isinstance(self._scorer, HasVocabulary):
+            clear = self._scorer.clearly_shows(zoomed.encoded, query)
+        moments, passages = [*_seen(ranking, scores, clear, query, n)], list[tuple[Any, Passage]]()
         if "speech" in ranking.cues and ranking.transcript is not None:
             passages += [
                 ("said", passage) for passage in self.session.speech(ranking.transcript).best(query, n)
@@ -410,21 +411,15 @@ def _best(
         rows *= 4
 
 
-def _sure_level(words: Words | None) -> float:
-    """The score from which on a moment that was seen clearly matches; infinite if too few words are known."""
-    if words is None:
-        return UNSURE
-    known, every = len(words[0]), len(words[0]) + len(words[1])
-    return SURE_ROW if every and known >= WORDS_KNOWN * every else math.inf
-
-
 def _around(best: float, start: float, end: float) -> tuple[float, float]:
     """Start and end of a stretch, or of MOMENT_SECONDS of it around its best second."""
     start = max(start, min(best - MOMENT_SECONDS / 2, end - MOMENT_SECONDS))
     return start, min(end, start + MOMENT_SECONDS)
 
 
-def _seen(ranking: Ranking, scores: NDArray[np.float32], query: str, n: int, sure: float) -> Iterator[Moment]:
+def _seen(
+    ranking: Ranking, scores: NDArray[np.float32], clear: NDArray[np.bool_], query: str, n: int
+) -> Iterator[Moment]:
     """The moments of a ranking: the stretches around its best frame and its first ranks."""
     pool, video, seconds = ranking.pool, ranking.video, ranking.pool.seconds
     middles = (seconds[1:] + seconds[:-1] + 1 / video.fps) / 2  # a frame stays on screen until the next
@@ -439,7 +434,7 @@ def _seen(ranking: Ranking, scores: NDArray[np.float32], query: str, n: int, sur
         why = pool.labels[top] if pool.labels else f"looks like “{query}”"
         where = (video.path, start, end, time, frames[0])
         if score > 0:
-            yield Moment(*where, score, why, "seen", score >= sure, video, tuple(frames))
+            yield Moment(*where, score, why, "seen", bool(clear[top]), video, tuple(frames))
 
 
 def stretches(

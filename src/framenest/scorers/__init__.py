@@ -19,7 +19,7 @@ from framenest.frames import FrameBatch
 from framenest.models import CATALOGUE, entry_of, locate
 from framenest.plugins import load_plugin, package, plugins
 from framenest.processes import has_gpu
-from framenest.protocols import GUESS, MatchStrength, Progress, Scorer, ScorerLoader
+from framenest.protocols import MatchStrength, Progress, Scorer, ScorerLoader
 from framenest.text import size_text
 
 SCORERS = "framenest.scorers"
@@ -135,21 +135,21 @@ def best_to_fetch() -> tuple[str, str]:
 def advice(
     scorer: str, question: str | None, match: MatchStrength | None, store: DirectoryStore
 ) -> list[str]:
-    """What to tell of a match that is weak or unknown: that it is a guess, and the next step of this machine.
-
-    scorer: its name and version.
-    """
+    """The next steps of this machine if a match is weak or unknown. scorer: its name and version."""
     if match is None or match.verdict in ("strong", "none"):
         return []
-    lines = [GUESS] if match.is_guess else []
-    if scorer.startswith("tags "):
-        from framenest.scorers.question_text import COMMON
+    from framenest.scorers.question_text import COMMON, asks_for
 
-        words = (question or "").casefold().split()
-        if len(words) > 2 and sum(word.strip("?!.,;:") in COMMON for word in words) * 4 <= len(words):
-            return [*lines, "tags understands English; ask in English"]
+    lines = []
+    if asks_for("text", question or "") and not CATALOGUE["ocr"].installed():
+        lines.append(f"the question asks for something written; to read it, {install_hint('tags')}")
+    if not scorer.startswith("tags "):
+        return lines
+    words = (question or "").casefold().split()
+    if len(words) > 2 and sum(word.strip("?!.,;:") in COMMON for word in words) * 4 <= len(words):
+        return [*lines, "tags understands English; ask in English"]
     name, best = best_to_fetch()[0], CATALOGUE[best_to_fetch()[0]]
-    if not scorer.startswith(name) and not best.here(store):
+    if not best.here(store):
         install = "" if best.installed() else f"{install_hint(best.extra).removeprefix('run: ')} && "
         lines.append(f"{name} knows more: {install}framenest models fetch {name} ({size_text(best.size)})")
     return lines

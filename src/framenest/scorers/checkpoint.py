@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import sys
+import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NoReturn, TypeVar
 
 from framenest.errors import ScorerError, ScorerWarning, needs_extra
 from framenest.frames import ImageSpec
@@ -16,9 +22,41 @@ from framenest.progress import Timing
 from framenest.records import parse_json
 
 Model = TypeVar("Model")
-_loader = ThreadPoolExecutor(1, "framenest-load")  # one at a time: libraries change global state to load
+_LOADER = "framenest-load"
 _loading: set[Future[Any]] = set()
+_of_parent: set[str] = set()
+"""In a forked process, the modules that its parent had imported."""
+_every: weakref.WeakSet[EachProcess[Any]] = weakref.WeakSet()
 _RESAMPLING: dict[int, Literal["bilinear", "bicubic"]] = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+
+
+class EachProcess(Generic[Model]):
+    """What each process makes for itself: the threads of a model do not survive a fork.
+
+    >>> EachProcess(lambda: "model")()
+    'model'
+    """
+
+    def __init__(self, make: Callable[[], Model]) -> None:
+        self._make = make
+        self._made: Model | None = make()
+        _every.add(self)
+
+    def __call__(self) -> Model:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __reduce__(self) -> NoReturn:
+        raise ScorerError("a loaded scorer cannot be pickled; give the session its name: scorer=NAME")
+
+    def forget(self) -> None:
+        """In a forked process, make it again at the next call.
+
+        What the parent made is never destroyed here: that would wait for threads that only the parent has.
+        """
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._made))
+        self._made = None
 
 
 class InBackground(Generic[Model]):
@@ -33,15 +71,50 @@ class InBackground(Generic[Model]):
     def __init__(self, load: Callable[[], Model]) -> None:
         self.timing = Timing()
         """Counts the seconds spent waiting as the stage "load"."""
-        self._model = _loader.submit(load)
-        _loading.add(self._model)
-        self._model.add_done_callback(_loading.discard)
+        self._model = EachProcess(lambda: _begin(load))
 
     def __call__(self) -> Model:
-        if not self._model.done():
+        model = self._model()
+        if not model.done():
             with self.timing("load"):
-                wait([self._model])
-        return self._model.result()
+                wait([model])
+        return model.result()
+
+
+def _begin(load: Callable[[], Model]) -> Future[Model]:
+    """Load a model in the background."""
+    model = _loader().submit(load)
+    _loading.add(model)
+    model.add_done_callback(_loading.discard)
+    return model
+
+
+@cache
+def _loader() -> ThreadPoolExecutor:
+    """One thread, since libraries change global state to load. A forked process gets its own."""
+    return ThreadPoolExecutor(1, _LOADER)
+
+
+def _before_fork() -> None:
+    """Let a load end: the locks that it holds would stay locked in the child."""
+    if not threading.current_thread().name.startswith(_LOADER):
+        wait(list(_loading))
+
+
+def _after_fork() -> None:
+    _loader.cache_clear()
+    _of_parent.update(sys.modules)
+    for one in _every:
+        one.forget()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
+
+
+def is_of_parent(module: str) -> bool:
+    """Whether the process that forked this one had imported a module, and may have run its threads."""
+    return module in _of_parent
 
 
 def still_loading() -> bool:

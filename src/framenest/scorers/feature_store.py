@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -29,8 +31,18 @@ KEPT_BY_DEFAULT = 512 * 2**20
 LATE = 8 * 2**20
 """A part of this many bytes or more is written in the background."""
 
-_writer = ThreadPoolExecutor(1, "framenest-write")  # Python waits for it at exit
 _writes: list[Future[None]] = []
+
+
+@cache
+def _writer() -> ThreadPoolExecutor:
+    """One thread, which Python waits for at exit. A forked process gets its own."""
+    return ThreadPoolExecutor(1, "framenest-write")
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_writer.cache_clear)
+    os.register_at_fork(after_in_child=_writes.clear)
 
 
 class LargeFeatures(CacheWarning):
@@ -165,7 +177,7 @@ class FeatureParts:
             number, pending = len(self._parts), self._write is not None and not self._write.done()
             own = not isinstance(self._store, (DirectoryStore, RemoteStore))  # maybe not thread-safe
             if pending or (new.nbytes >= LATE and not own):
-                self._write = _writer.submit(self._put, number, new)
+                self._write = _writer().submit(self._put, number, new)
                 _writes.append(self._write)
             else:
                 self._put(number, new)

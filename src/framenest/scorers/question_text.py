@@ -17,7 +17,7 @@ from framenest.cache.directory import DirectoryStore, keep
 from framenest.cache.hashes import digest
 from framenest.errors import needs_extra
 from framenest.protocols import Store
-from framenest.scorers.checkpoint import token_ids, tokenizer_file
+from framenest.scorers.checkpoint import EachProcess, token_ids, tokenizer_file
 from framenest.scorers.onnx import onnx_session
 
 _QUOTED = re.compile(r"[\"“„«]([^\"”“»]{2,})[\"”“»]|(?<!\w)['‘]([^'’]{2,})['’](?!\w)")
@@ -176,9 +176,9 @@ class SentenceEncoder:
 
     def __init__(self, store: DirectoryStore) -> None:
         files = models.require("tags", store)
-        self._session = onnx_session(files["all-minilm-l6-v2-int8.onnx"], "tags", yielding=True)
-        path = files["all-minilm-l6-v2-tokenizer.json"]
-        self._tokenizer = tokenizer_file(path, "tags", MAX_TOKENS)
+        path = files["all-minilm-l6-v2-int8.onnx"]
+        self._session = EachProcess(lambda: onnx_session(path, "tags", yielding=True))
+        self._tokenizer = tokenizer_file(files["all-minilm-l6-v2-tokenizer.json"], "tags", MAX_TOKENS)
 
     def __call__(self, sentence: str) -> NDArray[np.float32]:
         token_ids(self._tokenizer, sentence, "tags")  # warns if it is truncated
@@ -197,7 +197,7 @@ class SentenceEncoder:
                 "attention_mask": np.ones_like(ids),
                 "token_type_ids": np.zeros_like(ids),
             }
-            means = self._session.run(None, inputs)[0].mean(axis=1)
+            means = self._session().run(None, inputs)[0].mean(axis=1)
             vectors[rows] = means / np.linalg.norm(means, axis=1, keepdims=True)
         return vectors
 
@@ -286,14 +286,29 @@ class Vocabulary:
         texts = [text for text in dict.fromkeys(self._texts(question)) if text not in IDLE]
         vectors = self._sentences.many([PROMPT + text for text in texts])
         labels = [
-            {}
-            if _singular(text) in MISLEADING
-            else _grouped(text, self._wider.get(text) or self._labels(text, vector))
+            {} if _singular(text) in MISLEADING else self._wider.get(text) or self._labels(text, vector)
             for text, vector in zip(texts, vectors, strict=True)
         ]
-        pairs = list(zip(texts, labels, strict=True))
+        pairs = [
+            (text, _grouped(text, mine) if any(mine.values()) else self._parts(text, vector, labels))
+            for text, vector, mine in zip(texts, vectors, labels, strict=True)
+        ]
         known = tuple(KnownWord(text, mine) for text, mine in pairs if any(mine.values()))
         return known, tuple(text for text, mine in pairs if not any(mine.values()))
+
+    def _parts(
+        self, text: str, vector: NDArray[np.float32], labels: Sequence[Mapping[str, tuple[int, ...]]]
+    ) -> dict[str, tuple[int, ...]]:
+        """The labels of other words of the question that name this one, too: beer, in a glass of beer."""
+        word = _singular(text)
+        return {
+            kind: tuple(
+                place
+                for place in sorted({place for mine in labels for place in mine.get(kind, ())})
+                if word in self._words[kind][place] and vectors[place] @ vector >= SAME_KIND
+            )
+            for kind, vectors in self._vectors.items()
+        }
 
     def _texts(self, question: str) -> list[str]:
         """The names of several words in a question, and its other words that are not common."""

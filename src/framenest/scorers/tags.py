@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -54,6 +54,9 @@ COVER = 0.15
 ABSENT = 0.2  # confidence from which a thing may be there after all
 LARGE_ANIMAL_LEVEL = 0.84
 """Confidence for these animals: the detector is surer if they are there, and mistakes others for them."""
+CLEAR, AGREED, DETECTED, CLEAR_COVER = 0.85, 0.4, 0.9, 0.25
+"""What a frame needs to be a sure result of a search: the certainty, the geometric mean of both networks for
+each thing, the detector's confidence if it alone knows the word, and the mean with unknown words as 0."""
 LEAST_KEPT = 1e-4  # label scores below this are stored as 0 for searches
 CLOSEST_WEIGHTS = (
     0.05,
@@ -101,7 +104,6 @@ class TagScorer(Calibrated):
         self.inputs: tuple[ImageSpec, ...] = IMAGES if detects else IMAGES[:1]
         self._model = InBackground(lambda: _Models(files, store, detects=detects))
         self.timing = self._model.timing
-        self._threads = ThreadPoolExecutor(_at_once(), "framenest-tags")
 
     @classmethod
     def load(
@@ -113,9 +115,9 @@ class TagScorer(Calibrated):
     def encode(self, frames: FrameBatch) -> Encoded:
         """Probabilities of labels; see `framenest.Scorer`."""
         model = self._model()
-        begun = {"classes": self._begin(model.classifier, frames.pixels[0])}
+        begun = {"classes": model.begin(model.classifier, frames.pixels[0])}
         if model.detector:
-            begun["objects"] = self._begin(model.detector, frames.pixels[1])
+            begun["objects"] = model.begin(model.detector, frames.pixels[1])
         try:
             return {"colours": colour_shares(frames.pixels[-1])} | {
                 kind: np.array([row.result() for row in rows], np.float32).reshape(-1, SIZES[kind])[which]
@@ -124,14 +126,6 @@ class TagScorer(Calibrated):
         finally:
             for row in chain(*(rows for rows, _ in begun.values())):
                 row.cancel()  # not started at Ctrl-C
-
-    def _begin(
-        self, network: Callable[[Pixels], NDArray[np.float32]], images: Pixels
-    ) -> tuple[list[Future[NDArray[np.float32]]], NDArray[np.int64]]:
-        """Run a network on images, one per thread; equal neighbours run once. → rows, and (n,) which."""
-        new = [i == 0 or not np.array_equal(images[i], images[i - 1]) for i in range(len(images))]
-        which = np.cumsum(new, dtype=np.int64) - 1
-        return [self._threads.submit(network, image) for image in images[new]], which
 
     def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
         """(n,) the sum of the readings, each standardised over the probes."""
@@ -191,9 +185,7 @@ class TagScorer(Calibrated):
         texts = (*(word.text for word in known), *colours)
         if not known or asks_for("count", question):
             return MatchStrength(round(value, 4), "cannot tell", texts, unknown)
-        # People are in most videos: they say little next to another word, known or not.
-        person = (self._model().names["objects"].index("person"),)
-        things = [word for word in known if word.labels["objects"] != person]
+        things = self._things(known)
         vague = not things and unknown
         confidences = [self._confidences(encoded, word) for word in things or known]
         sure = [
@@ -216,6 +208,11 @@ class TagScorer(Calibrated):
         there = [word.text for word, value in zip(things or known, sure, strict=True) if value]
         halves = tuple(there) if strength.verdict == "weak" and unknown else ()
         return replace(strength, known=texts, unknown=unknown, there=halves)
+
+    def _things(self, known: Sequence[KnownWord]) -> list[KnownWord]:
+        """Known words without people, who are in most videos: they say little next to any other word."""
+        person = (self._model().names["objects"].index("person"),)
+        return [word for word in known if word.labels["objects"] != person]
 
     def labels(self, encoded: Encoded, question: str, reference: Encoded) -> list[str]:
         """What has the largest share of each frame's score, labels or a colour; "" if nothing speaks for it.
@@ -313,6 +310,29 @@ class TagScorer(Calibrated):
         value = 0.7 * value + 0.3 * np.min(words, axis=0) if words else value
         return certain(value / (1 + value), SURE)
 
+    def clearly_shows(self, encoded: Encoded, query: str) -> NDArray[np.bool_]:
+        """(n,) whether both networks see the known things of a query, and few of its words are unknown.
+
+        Of a word that both know, the geometric mean of their confidences counts.
+        """
+        known, unknown = self._model().vocabulary.read(query)
+        things = self._things(known) or [word for word in known if not unknown]
+        clear = self.certainty(encoded, query) >= CLEAR
+        seen = [self._agreed(encoded, word) for word in things]
+        for one in seen:
+            clear &= one >= AGREED
+        return clear & (np.sum(seen, axis=0) >= CLEAR_COVER * (len(seen) + len(unknown)) if seen else False)
+
+    def _agreed(self, encoded: Encoded, word: KnownWord) -> NDArray[np.float32]:
+        """(n,) how sure the networks that know a word are of it; the detector alone must be very sure."""
+        classes, objects = (list(word.labels[kind]) for kind in SIZES)
+        seen = encoded["classes"][:, classes].sum(axis=1)
+        if not objects or "objects" not in encoded:
+            return np.asarray(seen)
+        detected = encoded["objects"][:, objects].max(axis=1)
+        agreed = np.sqrt(seen * detected) if classes else np.where(detected >= DETECTED, detected, 0)
+        return np.asarray(agreed, dtype=np.float32)
+
     def _readings(self, encoded: Encoded, question: NDArray[np.float32]) -> list[NDArray[np.float64]]:
         labels, probabilities = self._model().labels, encoded["classes"]
         readings = [
@@ -327,6 +347,7 @@ class TagScorer(Calibrated):
 class _Models:
     def __init__(self, files: dict[str, Path], store: DirectoryStore, *, detects: bool) -> None:
         threads = cores() // _at_once()
+        self._threads = ThreadPoolExecutor(_at_once(), "framenest-tags")
         self.sentences = SentenceEncoder(store)
         self.classifier = _Classifier(files["mobilenetv2-7.onnx"], threads)
         path = files["efficientdet_lite0.tflite"]
@@ -334,6 +355,14 @@ class _Models:
         self.names = _label_names()
         self.labels = _label_vectors(self.names, self.sentences, store)
         self.vocabulary = Vocabulary(self.names, self.labels, self.sentences)
+
+    def begin(
+        self, network: Callable[[Pixels], NDArray[np.float32]], images: Pixels
+    ) -> tuple[list[Future[NDArray[np.float32]]], NDArray[np.int64]]:
+        """Run a network on images, one per thread; equal neighbours run once. → rows, and (n,) which."""
+        new = [i == 0 or not np.array_equal(images[i], images[i - 1]) for i in range(len(images))]
+        which = np.cumsum(new, dtype=np.int64) - 1
+        return [self._threads.submit(network, image) for image in images[new]], which
 
 
 def _at_once() -> int:

@@ -5,6 +5,7 @@ Torch itself is imported in the background, with the weights.
 
 from __future__ import annotations
 
+import importlib
 from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -29,13 +30,24 @@ from framenest.scorers.calibration import (
     Scores,
     sigmoid,
 )
-from framenest.scorers.checkpoint import InBackground, Preprocessing, find_file
+from framenest.scorers.checkpoint import InBackground, Preprocessing, find_file, is_of_parent
 
 if TYPE_CHECKING:
     from framenest.scorers.torch_networks import OnDevices
 
 ON_GPU, ON_CPU = 128, 8
 """Frames per batch by default."""
+
+
+class _InTorch(InBackground["OnDevices"]):
+    """A model in torch. If the parent of a forked process used torch, it gets one thread, as in a DataLoader:
+    OpenMP would wait for ever for the parent's threads."""
+
+    def __call__(self) -> OnDevices:
+        model = super().__call__()
+        if is_of_parent("torch"):
+            importlib.import_module("torch").set_num_threads(1)  # of this thread
+        return model
 
 
 class TorchScorer(Calibrated):
@@ -66,7 +78,7 @@ class TorchScorer(Calibrated):
         self.version = f"{checkpoint} {precision}"
         self.batch = config.batch or (ON_CPU if self._on_cpu else ON_GPU)
         """Frames per `encode`."""
-        self._model = InBackground(lambda: self._load(checkpoint, precision, progress))
+        self._model = _InTorch(lambda: self._load(checkpoint, precision, progress))
         self.timing = self._model.timing
 
     @classmethod

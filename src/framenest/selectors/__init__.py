@@ -18,7 +18,7 @@ from framenest.selectors.selection import FileSelector, Selector
 from framenest.session import Session
 from framenest.text import seconds_of
 
-SELECTORS = "framenest.selectors"
+ENTRY_POINTS = "framenest.selectors"
 FILE = "file:"
 TRAITS = ("name", "ranks", "needs_scorer", "settings")
 ORDER = (
@@ -30,7 +30,7 @@ S = TypeVar("S", CheckedSettings, MECConfig)
 
 def selector_names() -> list[str]:
     """The installed selectors, Framenest's own first."""
-    return list(plugins(SELECTORS, ORDER))
+    return list(plugins(ENTRY_POINTS, ORDER))
 
 
 def load_selector(spec: str, session: Session, config: MECConfig | None = None) -> Selector:
@@ -68,7 +68,7 @@ def _declared(spec: str, config: MECConfig | None = None) -> tuple[Any, Any]:
     name, _, argument = spec.partition(":")
     if spec.startswith(FILE) and argument:
         return FileSelector, argument
-    points = plugins(SELECTORS, ORDER)
+    points = plugins(ENTRY_POINTS, ORDER)
     make = load_plugin(points[name]) if name in points else None
     if make is not None and not all(hasattr(make, trait) for trait in TRAITS):
         raise ConfigError(f"{spec!r} is not a selector: it needs {', '.join(TRAITS)}")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, Image, MCPServer
@@ -19,15 +21,16 @@ from starlette.types import ASGIApp
 import framenest
 from framenest.cache.directory import DirectoryStore
 from framenest.errors import FramenestError
+from framenest.image_tokens import TIERS, TokenBudget
 from framenest.images import ImageLimits
 from framenest.rank_request import LookFor
 from framenest.report.document import document
 from framenest.retrieval.search import check_query
 from framenest.scorers import advice
 from framenest.server.api_models import MOST_MOMENTS, Time
-from framenest.server.guard import Guard, Refusal, first_problem
+from framenest.server.guard import Guard, first_problem
 from framenest.server.jobs import Job
-from framenest.server.library import LibraryVideo
+from framenest.server.library import UPLOADS_AT_ONCE, LibraryVideo
 from framenest.server.server_settings import MOST_SHOWN
 from framenest.server.service import Service
 from framenest.text import clock
@@ -39,9 +42,19 @@ the user's question (and, if you know what it would look like, descriptions in l
 look_id while the frames do not settle the question. `frames_at` shows given times, `said` searches one
 transcript."""
 PIXELS_A_TOKEN = 750  # of a picture, as the makers of common models count, within a tenth
+SIZED_BY_RANK = ImageLimits(max_side=768)  # the first pictures, if as many are shown as fit
 MIN_SIDE_PIXELS = 64  # pixels of the short side, below which a picture shows nothing
 MAX_TIMES = 64
-INDEX_SECONDS = 50.0  # of a search; many clients give up after a minute
+INDEX_SECONDS, REPLY_SECONDS = 40.0, 50.0  # of a search, and of a whole reply; clients give up after 60
+SYNONYMS = (
+    ("k", "n", "passages", "budget", "frames", "num_frames", "max_frames", "count", "limit"),
+    ("question", "query", "prompt", "text"),
+    ("video", "path", "file", "url", "video_path", "video_url"),
+    ("times", "time", "timestamps", "timestamp", "seconds"),
+    ("start", "from", "start_time"),
+    ("end", "to", "until", "end_time"),
+)
+"""Names that agents use for the same argument; a tool has at most one of a row."""
 MAX_LEFT_OUT_LINES = 20  # videos that are left out, with their reasons
 JOB_POLL_SECONDS = 0.1
 MAX_SESSIONS = 1024  # over HTTP; a further one is refused with status 503
@@ -53,6 +66,7 @@ Budget = Annotated[
     int, Field(ge=64, le=1_000_000, description="tokens that all pictures of the reply may take together")
 ]
 Frames = Annotated[int, Field(ge=1, le=MOST_SHOWN, description="how many frames")]
+ImageFirst = Annotated[bool, Field(description="images before texts, if you receive only the first part")]
 
 
 class VideoTools:
@@ -60,7 +74,8 @@ class VideoTools:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._fetch = cache(service.library.fetch)
+        self._fetching: dict[str, Future[LibraryVideo]] = {}
+        self._fetchers = ThreadPoolExecutor(UPLOADS_AT_ONCE, "framenest-fetch")
 
     async def what_is(
         self,
@@ -91,6 +106,7 @@ class VideoTools:
         ],
         n: Annotated[int, Field(ge=1, le=MOST_MOMENTS, description="how many moments")] = 5,
         max_tokens: Budget = 8000,
+        image_first: ImageFirst = False,
         *,
         ctx: Context[Any, Any],
     ) -> Shown:
@@ -101,9 +117,10 @@ class VideoTools:
         """
         check_query(query)
         service, totals = self._service, dict[Any, int]()
+        until = time.monotonic() + REPLY_SECONDS
         refused = await self._index_all(ctx, totals)
         id_, job = await asyncio.to_thread(service.search, query, n)
-        await self._finished(job, ctx, totals)
+        await self._finished(job, ctx, totals, until)
         if job.state == "failed":
             raise ToolError(job.error or "")
         search = service.search_state(id_)
@@ -111,6 +128,7 @@ class VideoTools:
         head = f"moments, best first: {len(moments)}; videos searched: {len(search['videos'])}"
         lines = [f"{video['name']}: {refused.get(video['name'], video['why'])}" for video in left_out]
         head += f"; left out: {len(lines)}" if lines else ""
+        head += "; still searching, ask again" if job.active else ""
         if not any(moment["confident"] for moment in moments):
             head += "; nothing clearly matches" + ("; the nearest:" if moments else "")
         for words, label in (("knows", "knows"), ("does_not_know", "does not know")):
@@ -125,7 +143,7 @@ class VideoTools:
             line = f"{video.name}, {span}: {weak}{moment['source']}: {moment['why']}"
             picture = await service.pictures.get(video, moment["frame"], side)
             shown += [line, Image(data=picture, format="jpeg")]
-        return shown
+        return in_order(shown, image_first)
 
     async def _index_all(self, ctx: Context[Any, Any], totals: dict[Any, int]) -> dict[str, str]:
         """Index the videos of the folders, as far as there is time; returns why some cannot be indexed."""
@@ -146,21 +164,26 @@ class VideoTools:
         self,
         video: Video,
         question: Annotated[str, Field(min_length=1, description="what the frames should answer")],
-        k: Frames = 8,
+        k: Annotated[
+            Frames | None, Field(description="how many frames; null: as many as fit, later ranks in small")
+        ] = 8,
         look_for: Annotated[
             list[str], Field(max_length=8, description="what to look for: short descriptions of what is seen")
         ] = [],  # noqa: B006 - a schema's default; never changed
         start: Annotated[Time, Field(description="look only from this time on: seconds, or [HH:]MM:SS")] = 0,
         end: Annotated[Time | None, Field(description="look only up to this time")] = None,
         max_tokens: Budget = 8000,
+        image_first: ImageFirst = False,
         *,
         ctx: Context[Any, Any],
     ) -> Shown:
         """The k frames of a long video that best answer a question, each with its time, rank and a reason.
 
         The reply's look_id gives more frames of the same ranking with `more`, at once. The first look at a
-        video reads it through, which takes from seconds to minutes; later questions are fast.
+        video reads it through, which takes from seconds to minutes; if the reply says that it goes on, ask
+        again. Later questions are fast.
         """
+        until = time.monotonic() + REPLY_SECONDS
         registered = await self._video(video)
         default = self._service.default
         request = replace(
@@ -172,22 +195,26 @@ class VideoTools:
         )
         ranking, job = await asyncio.to_thread(self._service.ask, request)
         if job is not None:
-            await self._finished(job, ctx, {})
-        return await self._show(ranking, 0, k, max_tokens)
+            await self._finished(job, ctx, {}, until)
+            if job.active:
+                step = f" ({job.stage}: {job.done} of {job.total})" if job.stage else ""
+                return [f"{registered.name}: still indexing{step}; it goes on, ask again"]
+        return await self._show(ranking, 0, k, max_tokens, image_first)
 
     async def more(
         self,
         look_id: Annotated[str, Field(description="from the reply of `look` or of an earlier `more`")],
         k: Annotated[Frames, Field(description="how many frames in all, those already shown included")] = 16,
         max_tokens: Budget = 8000,
+        image_first: ImageFirst = False,
     ) -> Shown:
         """Only the new frames of a larger selection for the same question; those shown before stay in it."""
-        ranking, _, shown = look_id.rpartition("-")
-        if not ranking or not shown.isdecimal():
+        if not (named := re.fullmatch(r"(.+)-([0-9]{1,4})", look_id)):
             raise ToolError("this is no look_id; take it from the reply of `look`")
-        if k <= int(shown):
+        ranking, shown = named[1], int(named[2])
+        if k <= shown:
             raise ToolError(f"{shown} frames were shown already; ask for a larger k")
-        return await self._show(ranking, int(shown), k, max_tokens)
+        return await self._show(ranking, shown, k, max_tokens, image_first)
 
     async def frames_at(
         self,
@@ -196,6 +223,7 @@ class VideoTools:
             list[Time], Field(min_length=1, max_length=MAX_TIMES, description="seconds, or [HH:]MM:SS")
         ],
         max_tokens: Budget = 8000,
+        image_first: ImageFirst = False,
     ) -> Shown:
         """The frames on screen at given times of a video."""
         seconds = sorted(set(times))
@@ -207,7 +235,7 @@ class VideoTools:
         shown: Shown = []
         for frame, second, picture in await self._work("look_at", registered, seconds, side):
             shown += [f"{second:.1f} s (frame {frame})", Image(data=picture, format="jpeg")]
-        return shown
+        return in_order(shown, image_first)
 
     async def said(
         self,
@@ -222,18 +250,27 @@ class VideoTools:
         return "\n".join(f"{start:.1f} to {end:.1f} s: {text}" for start, end, text in lines)
 
     async def _video(self, named: str) -> LibraryVideo:
-        add = self._fetch if is_remote(named) else self._service.library.add_path
-        return await asyncio.to_thread(add, named)
+        """The video at a path or an address; ToolError if it takes long to fetch."""
+        library = self._service.library
+        if named.startswith("file://") or not is_remote(named):
+            return await asyncio.to_thread(library.add_path, named)
+        fetching = self._fetching.get(named)
+        if fetching is None or (fetching.done() and fetching.exception()):
+            fetching = self._fetching[named] = self._fetchers.submit(library.fetch, named)
+        try:
+            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(fetching)), REPLY_SECONDS)
+        except TimeoutError as error:
+            raise ToolError("the video is still being fetched; ask again") from error
 
     async def _work(self, task: str, video: LibraryVideo, *arguments: Any) -> Any:
         """What the method `task` of VideoTasks returns for a video."""
         call = self._service.picture_worker.call
         return await asyncio.to_thread(call, task, str(video.check()), *arguments)
 
-    async def _finished(
-        self, job: Job, ctx: Context[Any, Any], totals: dict[Any, int], until: float = math.inf
-    ) -> None:
-        """Wait for a job, telling its progress, until a monotonic time. Cancelling the call cancels the job.
+    async def _finished(self, job: Job, ctx: Context[Any, Any], totals: dict[Any, int], until: float) -> None:
+        """Wait for a job, telling its progress, until a monotonic time.
+
+        A cancelled call leaves the job, which goes on if others wait for it.
 
         totals: how much each stage has to do, of the jobs before this one, too.
         """
@@ -249,22 +286,26 @@ class VideoTools:
                         await ctx.report_progress(reported, whole, f"{stage}: {done} of {total}")
                 await asyncio.sleep(JOB_POLL_SECONDS)
         except asyncio.CancelledError:
-            with suppress(Refusal):
-                self._service.jobs.cancel(job.id)
+            self._service.jobs.leave(job)
             raise
         if job.state == "cancelled":
             raise ToolError("this was cancelled; ask again")
 
-    async def _show(self, id_: str, after: int, k: int, max_tokens: int) -> Shown:
+    async def _show(self, id_: str, after: int, k: int | None, max_tokens: int, image_first: bool) -> Shown:
         """The frames of ranks after + 1 … k, in time order, each below its time, its rank and a reason."""
         service = self._service
         ranking = await asyncio.to_thread(service.rankings.get, id_)
         video = service.video_of(id_)
-        prefix = ranking.prefix(k)
+        fitting = TokenBudget(
+            max_tokens, TIERS, SIZED_BY_RANK, lambda _, sizes: sum(map(math.prod, sizes)) // PIXELS_A_TOKEN
+        )
+        prefix = ranking.prefix(fitting if k is None else k)
         assert prefix.ranks is not None
-        prefix = prefix.part(prefix.ranks > after)
-        side = short_side(ranking.video.to_json(), max(1, len(prefix)), max_tokens)
-        pictures = await asyncio.gather(*(service.pictures.get(video, frame, side) for *_, frame in prefix))
+        k, prefix = prefix.budget, prefix.part(prefix.ranks > after)
+        side = 0 if prefix.sizes else short_side(ranking.video.to_json(), max(1, len(prefix)), max_tokens)
+        sides = [min(size) for size in prefix.sizes] or [side] * len(prefix)
+        wanted = zip(prefix.frames.tolist(), sides, strict=True)
+        pictures = await asyncio.gather(*(service.pictures.get(video, *one) for one in wanted))
         match = ranking.stats.match
         described = document([ranking])["rankings"][0]
         span = f"{' to '.join(map(clock, described['window']))} of " if described["window"] else ""
@@ -280,7 +321,22 @@ class VideoTools:
         for (rank, second, _), role, reason, picture in rows:
             why = f"rank {rank}, {role}: {reason}"
             shown += [f"{second:.1f} s, {why}", Image(data=picture, format="jpeg")]
-        return shown
+        return in_order(shown, image_first)
+
+
+def in_order(shown: Shown, image_first: bool) -> Shown:
+    """The parts of a reply, the images first if asked for."""
+    return sorted(shown, key=lambda part: isinstance(part, str)) if image_first else shown
+
+
+def argument_meant(name: str, known: Sequence[str]) -> str:
+    """What a tool with these arguments says about another one.
+
+    >>> argument_meant("budget", ["video", "question", "k"])
+    "there is no argument 'budget'; use 'k'"
+    """
+    meant = next((one for row in SYNONYMS if name in row for one in known if one in row), None)
+    return f"there is no argument {name!r}; " + (f"use {meant!r}" if meant else f"use {', '.join(known)}")
 
 
 def short_side(info: dict[str, Any], count: int, max_tokens: int) -> int:
@@ -300,7 +356,14 @@ class _Server(MCPServer[None]):  # type: ignore[misc]  # the SDK is an extra
     service: Service
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        """As the SDK's, with errors in one line: "look: k: Input should be …"; paths are left out."""
+        """As the SDK's, with errors in one line: "look: k: Input should be …"; paths are left out.
+
+        An argument that the tool does not take is an error, too.
+        """
+        takes = {tool.name: [*tool.input_schema["properties"]] for tool in await self.list_tools()}
+        for argument in arguments if name in takes else ():
+            if argument not in takes[name]:
+                raise ToolError(f"{name}: {argument_meant(argument, takes[name])}")
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
@@ -326,7 +389,17 @@ def mcp_server(service: Service) -> MCPServer[None]:
     server.service, tools = service, VideoTools(service)
     hints = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     for tool in (tools.what_is, tools.find, tools.look, tools.more, tools.frames_at, tools.said):
-        server.add_tool(tool, annotations=hints, structured_output=False)
+        # Many agents show their model nothing but the structured output if there is one: no images.
+        with_images = tool not in (tools.what_is, tools.said)
+        server.add_tool(tool, annotations=hints, structured_output=not with_images)
+    for listed in (
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+        "prompts/list",
+        "prompts/get",
+    ):
+        server._lowlevel_server._request_handlers.pop(listed)  # there are none, and the SDK cannot say so
     return server
 
 

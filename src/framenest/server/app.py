@@ -206,7 +206,7 @@ def messages(
 ) -> dict[str, Any]:
     """The question and its k frames as messages in the style of a model, as `framenest export` writes them.
 
-    For servers (openai, vllm-video) this is the body of a chat completion without the model's name.
+    For servers (openai, gpt, gemini, vllm-video) this is a chat completion's body without the model's name.
     """
     request: dict[str, Any] = json.loads(here.packed("messages", ranking, k, style, max_side))
     if "video" in request:

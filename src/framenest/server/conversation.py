@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -195,8 +194,9 @@ class ChatFrames:
         library = self.service.library
         if re.fullmatch(r"[0-9a-f]{16}", id_ := address.removeprefix("framenest://")):
             return library.get(id_)
-        if file := re.match(r"file:(?://[^/]*)?([^?#]*)", address, re.IGNORECASE):  # urlsplit refuses some
-            return await asyncio.to_thread(library.add_path, unquote(file[1]))
+        if address[:5].lower() == "file:":
+            path = re.sub("^file:(?://)?", "file://", address, flags=re.IGNORECASE)
+            return await asyncio.to_thread(library.add_path, path)
         if not is_data(address) and "://" not in address:
             known = "file:///folder/kiln.mp4, https://host/kiln.mp4 or the data in base64"
             raise Refusal(422, f"{address[:100]!r} is no address of a video; give {known}")

@@ -6,10 +6,11 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 import anyio
 import httpx
@@ -25,7 +26,7 @@ from framenest.records import parse_json
 from framenest.server.body import Bodies, Body
 from framenest.server.conversation import ChatFrames, Conversation, ParsedRequest, ShownTurn, parse_request
 from framenest.server.dialects import CHAT, DIALECTS, GATEWAY, RESPONSES, Dialect, any_video, dialect_at
-from framenest.server.guard import Refusal, status_of
+from framenest.server.guard import Refusal, session, status_of
 from framenest.server.rankings import Rankings
 from framenest.server.server_settings import MIB
 from framenest.server.service import Service
@@ -35,15 +36,17 @@ ANSWER_SILENT_SECONDS = 600.0  # until an answer begins and between its pieces, 
 COMMENT_SECONDS = 3.0  # between comments in a stream whose frames are being chosen
 ID_BYTES, WHY_BYTES = 2**12, 2**16  # of an answer: in which its id is; of an error that are looked at
 INSTEAD = f"use {GATEWAY}{CHAT.path}, or a proxy between (litellm) that translates to it"
-BUFFER_BYTES = MIB  # of an answer that may still be “cannot tell”
-_KEYS = (b"authorization", b"x-api-key", b"api-key")
+BUFFER_BYTES = MIB  # of an answer that may still be “cannot tell”; 5,000 tokens of reasoning as a stream
 _ID = re.compile(rb'"id"\s*:\s*"([^"\\]+)"')
 _HOP = rb"connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade"  # headers of one connection
 _NOT_SENT = re.compile(
-    _HOP
-    + rb"|host|content-length|authorization|x-api-key|api-key|cookie|accept-encoding|content-encoding|expect"
+    _HOP + rb"|host|content-length|authorization|cookie|accept-encoding|content-encoding|expect"
 )
-_NOT_RELAYED = re.compile(_HOP + rb"|set-cookie|date|server|access-control-.*", re.IGNORECASE)
+_FOR_BROWSERS = (
+    rb"|set-cookie|clear-site-data|refresh|link|alt-svc|strict-transport-security|service-worker-allowed"
+    rb"|access-control-.*|report-to|reporting-endpoints|nel|www-authenticate"
+)
+_NOT_RELAYED = re.compile(_HOP + rb"|date|server" + _FOR_BROWSERS, re.IGNORECASE)
 log = logging.getLogger("framenest.server")
 
 
@@ -55,7 +58,8 @@ class Gateway:
         self._url = (service.settings.upstream or "").rstrip("/")
         self._name = str(httpx.URL(self._url).copy_with(userinfo=b""))
         key = os.environ.get(KEY_VARIABLE)
-        self._key, self._passes_key = key.encode() if key else None, service.settings.token is None
+        token = service.settings.token
+        self._key, self._secrets = key.encode() if key else None, (token, session(token)) if token else ()
         self.client = httpx.AsyncClient(
             timeout=httpx.Timeout(ANSWER_SILENT_SECONDS, connect=10.0, pool=None),
             limits=httpx.Limits(keepalive_expiry=2.0),  # as many as there are clients; servers have 5 seconds
@@ -144,35 +148,37 @@ class Gateway:
 
         Returns False, and relays nothing, if the model cannot tell and the turn offers more frames.
         """
-        path, query = (request.scope[name].decode("latin-1") for name in ("raw_path", "query_string"))
-        if ".." in request.scope["path"].split("/"):
-            raise Refusal(400, "this path leads out of the API")
-        url, headers = f"{self._url}/{path.removeprefix(GATEWAY)}{query and '?'}{query}", self._sent(request)
+        url, headers = self._address(request), self._sent(request)
         if body.content:
             headers.append((b"content-length", b"%d" % len(body.content)))
         content = body.slices() if body.content else b""
         async with self.client.stream(request.method, url, headers=headers, content=content) as response:
             if not (turn and turn.offers):
                 body.free()
-            pieces = response.aiter_raw()
-            first = await _until_answer(response, pieces) if turn and turn.offers else []
+            if is_odd(response):
+                raise Refusal(502, f"{self._name}: the answer is not HTTP (status {response.status_code})")
+            pieces = _one_by_one(response)
+            first = await _until_answer(response, pieces) if turn and turn.offers else bytearray()
             if first is None:
                 return False
             remember, told = None, dict[str, str]()
             if turn is not None:
-                first += await self._check_api(response, pieces, turn, path)
-                links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in turn.turn.rankings)
+                ids = turn.turn.rankings
+                first += await self._check_api(response, pieces, turn)
+                links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in ids)
                 told = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
-                told |= {"framenest-evidence": turn.evidence} | match_header(self._rankings, turn)
+                told |= {"framenest-evidence": turn.evidence} | match_header(
+                    self._rankings, turn.turn.rankings
+                )
                 if response.is_success:
                     self._frames.remember(turn)
                     remember = partial(self._frames.remember, turn) if reply.dialect is RESPONSES else None
             if reply.began and not (response.status_code == 200 and _streams(response)):
-                why = one_line(b"".join([*first, await _head(pieces)]).decode(errors="replace"))
+                why = one_line((bytes(first) + await _head(pieces)).decode(errors="replace"))
                 raise Refusal(max(response.status_code, 400), f"{self._name}: {response.status_code} {why}")
             await reply.begin(response, told)
             try:
-                await reply.piece(b"".join(first))
+                await reply.piece(bytes(first))
                 async for piece in _named(pieces, remember):
                     await reply.piece(piece)
                 await reply.piece(b"", more=False)
@@ -180,29 +186,44 @@ class Gateway:
                 log.warning("%s broke off (%s)", self._name, type(error).__name__)
         return True
 
+    def _address(self, request: Request) -> str:
+        """Where a request goes."""
+        path, query = (request.scope[name].decode("latin-1") for name in ("raw_path", "query_string"))
+        if ".." in request.scope["path"].split("/") or self._has_secret(path):
+            raise Refusal(400, "this path leads out of the API, or has the token of this server")
+        query = "&".join(part for part in query.split("&") if not self._has_secret(part))
+        query = "" if self._has_secret(query) else query
+        return f"{self._url}/{path.removeprefix(GATEWAY)}{query and '?'}{query}"
+
     def _sent(self, request: Request) -> list[tuple[bytes, bytes]]:
         """The headers of a request upstream; its key is where the client has put its own."""
-        own = request.headers
-        headers = [pair for pair in own.raw if not _NOT_SENT.fullmatch(pair[0])]
-        if self._key and "x-api-key" in own and "authorization" not in own:
-            headers.append((b"x-api-key", self._key))
+        given = request.headers
+        headers = [pair for pair in given.raw if not _NOT_SENT.fullmatch(pair[0])]
+        headers = [pair for pair in headers if not self._has_secret(pair[1].decode("latin-1"))]
+        headers.append((b"accept-encoding", b"identity"))
+        if self._key and "x-api-key" in given and "authorization" not in given:
+            headers = [*(pair for pair in headers if pair[0] != b"x-api-key"), (b"x-api-key", self._key)]
         elif self._key:
             headers.append((b"authorization", b"Bearer " + self._key))
-        elif self._passes_key:
-            headers += [pair for pair in own.raw if pair[0] in _KEYS]
-        return [*headers, (b"accept-encoding", b"identity")]
+        elif not self._secrets and "authorization" in given:
+            headers.append((b"authorization", given["authorization"].encode("latin-1")))
+        return headers
+
+    def _has_secret(self, text: str) -> bool:
+        """Whether a text has what lets clients in, which is for this server alone."""
+        return any(secret in one for secret in self._secrets for one in (text, unquote(text)))
 
     async def _check_api(
-        self, response: httpx.Response, pieces: AsyncIterator[bytes], turn: ShownTurn, path: str
-    ) -> list[bytes]:
+        self, response: httpx.Response, pieces: AsyncIterator[bytes], turn: ShownTurn
+    ) -> bytes:
         """Refuse a request to an API that the model's server does not have; else what was read to know."""
         if response.status_code not in (404, 405, 501) or turn.chat.dialect is CHAT:
-            return []
+            return b""
         head = await _head(pieces)
         asked = map(turn.chat.fields.get, ("model", "previous_response_id"))
         if any(name and str(name).encode() in head for name in asked):  # that is what it does not have
-            return [head]
-        raise Refusal(501, f"{self._name} has no {path}: {INSTEAD}")
+            return head
+        raise Refusal(501, f"{self._name} has no {GATEWAY}{turn.chat.dialect.path}: {INSTEAD}")
 
 
 class Reply:
@@ -235,10 +256,24 @@ class Reply:
         await self.piece("".join(f": {line}\n" for line in lines).encode() + b"\n")
 
 
-def match_header(rankings: Rankings, turn: ShownTurn) -> dict[str, str]:
+def is_odd(response: httpx.Response) -> bool:
+    """Whether a response cannot be relayed, as two parts of it contradict each other."""
+    status, measured = response.status_code, "content-length" in response.headers
+    no_length = status in (204, 304) or "transfer-encoding" in response.headers
+    return not 200 <= status < 600 or (measured and no_length)
+
+
+async def _one_by_one(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The pieces of a response; between two of them, others go on."""
+    async for piece in response.aiter_raw():
+        yield piece
+        await asyncio.sleep(0)
+
+
+def match_header(rankings: Rankings, ids: Sequence[str]) -> dict[str, str]:
     """How strongly each ranking of a turn matches, and whether it is a guess, if the scorer says so."""
-    matches = [rankings.get(id_).stats.match for id_ in turn.turn.rankings]
-    texts = [f"{one}: {GUESS}" if one.is_guess else str(one) for one in matches if one]
+    matches = [rankings.get(id_).stats.match for id_ in ids]
+    texts = [f"{one.verdict}: {GUESS}" if one.is_guess else one.verdict for one in matches if one]
     return {"framenest-match": "; ".join(texts)} if texts else {}
 
 
@@ -281,23 +316,24 @@ async def _head(pieces: AsyncIterator[bytes]) -> bytes:
     return head
 
 
-async def _until_answer(response: httpx.Response, pieces: AsyncIterator[bytes]) -> list[bytes] | None:
-    """The pieces received until it is clear that the model answers; None if it cannot tell."""
-    buffered: list[bytes] = []
+async def _until_answer(response: httpx.Response, pieces: AsyncIterator[bytes]) -> bytearray | None:
+    """What was received until it is clear that the model answers; None if it cannot tell."""
+    held, heard = bytearray(), 0
     streams = _streams(response)
-    splitter, rest, size = Splitter(lambda *_: None, thinking=False), b"", 0
+    splitter, calls = Splitter(lambda *_: None, thinking=False), False
     async for piece in pieces:
-        buffered.append(piece)
-        *lines, rest = (rest + piece).split(b"\n") if streams else (rest + piece,)
-        calls = [_hear(splitter, line) for line in lines]
+        held += piece
+        if streams and b"\n" in piece:
+            *lines, rest = bytes(held[heard:]).split(b"\n")
+            calls = any(_hear(splitter, line) for line in lines)
+            heard = len(held) - len(rest)
         answer = splitter.pieces["answer"]
         if cannot_tell(f"{answer}x"):  # whatever follows
             return None
-        size += len(piece)
-        if response.status_code != 200 or any(calls) or size > BUFFER_BYTES or not may_cannot_tell(answer):
-            return buffered
-    _hear(splitter, rest)
-    return None if cannot_tell(splitter.end()[1]) else buffered
+        if response.status_code != 200 or calls or len(held) > BUFFER_BYTES or not may_cannot_tell(answer):
+            return held
+    _hear(splitter, bytes(held[heard:]))
+    return None if cannot_tell(splitter.end()[1]) else held
 
 
 def _hear(splitter: Splitter, line: bytes) -> bool:

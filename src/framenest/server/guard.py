@@ -49,6 +49,7 @@ HEADERS = Headers({
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 })  # fmt: skip
+GATEWAY_HEADERS = Headers({**HEADERS, "content-security-policy": "sandbox; default-src 'none'"})
 log = logging.getLogger("framenest.server")
 
 
@@ -179,7 +180,9 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *HEADERS.raw]
+                ours = GATEWAY_HEADERS if scope["path"].startswith(GATEWAY) else HEADERS
+                others = [pair for pair in message.get("headers", ()) if pair[0].decode().lower() not in ours]
+                message["headers"] = [*others, *ours.raw]
             await send(message)
 
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 import secrets
 import shutil
 import threading
@@ -115,8 +116,11 @@ class Library:
     def add_path(self, path: str) -> LibraryVideo:
         """Register a file of the allowed folders; `..` and links are resolved before the check.
 
-        path: below one of the folders, the first that has it; or absolute, inside one of them.
+        path: below one of the folders, the first that has it; or absolute, inside one of them; or such a
+            path as file://…
         """
+        if url := re.match(r"file://[^/]*([^?#]*)", path):  # urlsplit refuses some hosts
+            path = unquote(url[1])
         if not self._folders:
             raise Refusal(403, "this server offers no folder of videos (--videos FOLDER); upload the video")
         inside = False

@@ -67,8 +67,7 @@ function oneMaking(result, data) {
     rows.push(["preset", presetText(result)]);
     if (result.look_for?.length) rows.push(["look for", result.look_for.join("; ")]);
     if (stats.match) {
-      const { verdict, value } = stats.match;
-      rows.push(["match", verdict === "cannot tell" ? verdict : `${verdict} (${value.toFixed(2)})`]);
+      rows.push(["match", stats.match.verdict]);
       if (stats.match.words) rows.push(["words", stats.match.words]);
     }
     rows.push([

@@ -468,6 +468,8 @@ function linked({ answer: text, cited }, play) {
 
 const STYLES = {
   openai: "OpenAI-compatible servers",
+  gpt: "OpenAI's models, with detail",
+  gemini: "Gemini, with detail",
   "vllm-video": "vLLM, as one video",
   qwen: "Qwen3-VL and Qwen3.5",
   "hf-video": "transformers, as one video",
