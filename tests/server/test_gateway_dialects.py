@@ -107,8 +107,14 @@ def chat(*parts):
     return {"model": "m", "messages": [{"role": "user", "content": list(parts)}]}
 
 
-def question(request):
-    return {"type": "text", "text": f"Where is it in {request.node.name}?"}
+QUESTION = {"type": "text", "text": "What happens first?"}
+"""That of the recorded bodies: what is ranked once is ranked for all tests."""
+
+
+def asked_for(gate, answer):
+    """The question for which the frames of a request were chosen."""
+    id_ = answer.headers["framenest-ranking"].partition("#")[2].partition("&")[0]
+    return gate.service.rankings.entry(id_)["question"]
 
 
 # Recorded bodies
@@ -170,9 +176,9 @@ def document(clip):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_responses_with_the_official_client(openai_client, behind, clip, request, stream):
+def test_responses_with_the_official_client(openai_client, behind, clip, stream):
     """Follow-ups resend the conversation, or name the response before; both add only new frames."""
-    asked = {"type": "input_text", "text": question(request)["text"]}
+    asked = {"type": "input_text", "text": QUESTION["text"]}
     first = {"role": "user", "content": [input_file(clip), asked]}
     settings = {"framenest": {"k": 8}}
 
@@ -219,8 +225,8 @@ def test_a_response_that_nobody_knows_is_the_upstreams_error(gate, behind):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_messages_with_the_official_client(anthropic_client, behind, clip, request, stream):
-    first = {"role": "user", "content": [document(clip), question(request)]}
+def test_messages_with_the_official_client(anthropic_client, behind, clip, stream):
+    first = {"role": "user", "content": [document(clip), QUESTION]}
 
     def ask(messages, **how):
         given = {"model": "m", "max_tokens": 9, "messages": messages, **how}
@@ -232,7 +238,7 @@ def test_messages_with_the_official_client(anthropic_client, behind, clip, reque
     assert ask([first]) == "a canned answer"
     (shown,) = sent(behind)
     assert len(frames_in(shown)) == 4
-    assert shown["content"][-1] == question(request)
+    assert shown["content"][-1] == QUESTION
     further = {"role": "user", "content": "And then?"}
     said = {"role": "assistant", "content": "a canned answer"}
     assert ask([first, said, further], extra_body={"framenest": {"k": 8}}) == "a canned answer"
@@ -247,13 +253,16 @@ def test_frames_stay_behind_the_results_of_tools(gate, behind, clip):
     use = {"type": "tool_use", "id": "1", "name": "record", "input": {"video": "file:///a.mp4"}}
     result = {"type": "tool_result", "tool_use_id": "1", "content": [document(clip)]}
     messages = [
-        {"role": "user", "content": "What is on the camera?"},
+        {"role": "user", "content": "What happens first?"},
         {"role": "assistant", "content": [use]},
         {"role": "user", "content": [result]},
         {"role": "assistant", "content": [use | {"id": "2"}]},
         {
             "role": "user",
-            "content": [result | {"tool_use_id": "2", "content": "ok"}, {"type": "text", "text": "So?"}],
+            "content": [
+                result | {"tool_use_id": "2", "content": "ok"},
+                {"type": "text", "text": "And then?"},
+            ],
         },
     ]
     assert post(gate, "/v1/messages", {"messages": messages[:3]}).status_code == 200
@@ -264,7 +273,7 @@ def test_frames_stay_behind_the_results_of_tools(gate, behind, clip):
     assert post(gate, "/v1/messages", {"messages": messages, "framenest": {"k": 8}}).status_code == 200
     last = sent(behind)[4]["content"]
     assert last[0] == messages[4]["content"][0]
-    assert last[-1] == {"type": "text", "text": "So?"}
+    assert last[-1] == {"type": "text", "text": "And then?"}
     assert len(frames_in(sent(behind)[4])) > 1
 
 
@@ -347,7 +356,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_any_shape_is_a_video(gate, behind, media, clip, request, shape):
+def test_any_shape_is_a_video(gate, behind, media, clip, shape):
     file = media / "clip.mp4"
     id_ = gate.service.library.add_path(str(file)).id
     text = (
@@ -357,7 +366,7 @@ def test_any_shape_is_a_video(gate, behind, media, clip, request, shape):
         .replace("@ID", id_)
     )
     part = json.loads(text.replace("VIDEO", clip))
-    answer = post(gate, "/v1/chat/completions", chat(part, question(request)))
+    answer = post(gate, "/v1/chat/completions", chat(part, QUESTION))
     assert answer.status_code == 200, answer.text
     assert len(frames_in(sent(behind)[0])) == 4
 
@@ -367,16 +376,17 @@ def test_a_video_in_any_message_becomes_frames(gate, behind, clip, role):
     """What the user says chooses them."""
     part = {"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{clip}"}}
     other = {"role": role, "content": [{"type": "text", "text": "Be brief."}, part]}
-    messages = [{"role": "user", "content": f"What is said to {role}?"}]
+    messages = [{"role": "user", "content": "What happens first?"}]
     calls = [{"role": "assistant", "tool_calls": [{"id": "1"}]}, other | {"tool_call_id": "1"}]
     messages = [*messages, *calls] if role == "tool" else [other, *messages]
-    assert post(gate, "/v1/chat/completions", {"messages": messages}).status_code == 200
+    answer = post(gate, "/v1/chat/completions", {"messages": messages})
+    assert answer.status_code == 200
     assert [len(frames_in(message)) for message in sent(behind) if "tool_calls" not in message] in (
         [4, 0],
         [0, 4],
     )
-    asked = gate.service.rankings.all(None)[0]["question"]
-    assert asked == (f"Be brief.\nWhat is said to {role}?" if role == "user" else f"What is said to {role}?")
+    both = "Be brief.\nWhat happens first?"
+    assert asked_for(gate, answer) == (both if role == "user" else "What happens first?")
 
 
 def test_what_is_no_video_stays(gate, behind):
@@ -454,9 +464,9 @@ def test_uploads_pass(gate, behind, media):
     "path",
     ["//v1/chat/completions", "/v1//chat//completions/", "/chat/completions", "/v1/v1/chat/completions"],
 )
-def test_other_spellings_of_a_path_are_the_same_request(gate, behind, clip, request, path):
+def test_other_spellings_of_a_path_are_the_same_request(gate, behind, clip, path):
     part = {"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{clip}"}}
-    assert post(gate, path, chat(part, question(request))).status_code == 200
+    assert post(gate, path, chat(part, QUESTION)).status_code == 200
     assert behind.requests[-1].path == "/v1/chat/completions"
     assert len(frames_in(sent(behind)[0])) == 4
 
@@ -489,9 +499,9 @@ def test_tokens_are_counted_with_frames(gate, behind, clip, path):
     assert len(frames_in(sent(behind)[0])) == 4
 
 
-def test_a_packed_body_is_the_same_request(gate, behind, clip, request):
+def test_a_packed_body_is_the_same_request(gate, behind, clip):
     part = {"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{clip}"}}
-    body = gzip.compress(json.dumps(chat(part, question(request))).encode())
+    body = gzip.compress(json.dumps(chat(part, QUESTION)).encode())
     half = len(body) // 2
     for packed in (body, body[:half] + body[half:]):
         answer = httpx.post(
@@ -522,13 +532,14 @@ def test_a_body_that_cannot_be_unpacked_is_refused(gate, behind, monkeypatch, pa
 
 def test_a_video_and_its_question_in_two_messages_are_one_turn(gate, behind, clip):
     part = {"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{clip}"}}
-    asked = [{"role": "user", "content": [part]}, {"role": "user", "content": "What comes after the video?"}]
-    assert post(gate, "/v1/chat/completions", {"messages": asked}).status_code == 200
+    asked = [{"role": "user", "content": [part]}, {"role": "user", "content": "What happens first?"}]
+    answer = post(gate, "/v1/chat/completions", {"messages": asked})
+    assert answer.status_code == 200
     first, second = sent(behind)
     assert len(frames_in(first)) == 4
     assert second == asked[1]
-    assert gate.service.rankings.all(None)[0]["question"] == "What comes after the video?"
-    more = [*asked, {"role": "assistant", "content": "A kiln."}, {"role": "user", "content": "And?"}]
+    assert asked_for(gate, answer) == "What happens first?"
+    more = [*asked, {"role": "assistant", "content": "A kiln."}, {"role": "user", "content": "And then?"}]
     assert post(gate, "/v1/chat/completions", {"messages": more}).status_code == 200
     assert sent(behind)[:2] == [first, second]
 
@@ -560,7 +571,7 @@ def test_a_conversation_has_a_limit_of_images(gate, behind, media, clip, monkeyp
     part = {"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{clip}"}}
     messages, shown = [], []
     for n in range(4):
-        ask = {"type": "text", "text": f"Where is number {n}?"}
+        ask = {"type": "text", "text": "And then?"} if n else QUESTION
         messages += [{"role": "user", "content": [part, ask] if not n else [ask]}]
         body = {"messages": messages, "framenest": {"k": 4 + 4 * n}}
         assert post(gate, "/v1/chat/completions", body).status_code == 200
@@ -569,17 +580,17 @@ def test_a_conversation_has_a_limit_of_images(gate, behind, media, clip, monkeyp
     assert all(sum(map(len, turn)) <= 8 for turn in shown)
     assert set(shown[3][0]) < set(shown[0][0])
     two = {"type": "video_url", "video_url": {"url": (media / "more" / "short.mp4").as_uri()}}
-    many = post(gate, "/v1/chat/completions", chat(*[part, two] * 5, {"type": "text", "text": "All?"}))
+    many = post(gate, "/v1/chat/completions", chat(*[part, two] * 5, QUESTION))
     assert many.status_code == 200
     monkeypatch.setattr(conversation.ChatFrames.request, "__defaults__", (1,))
-    refused = post(gate, "/v1/chat/completions", chat(part, two, {"type": "text", "text": "All?"}))
+    refused = post(gate, "/v1/chat/completions", chat(part, two, QUESTION))
     assert refused.status_code == 413
     assert refused.json()["error"]["message"] == "a request has at most 1 images; this turn has 2 videos"
 
 
-def test_the_bytes_sent_upstream_are_capped(gate, behind, clip, request, monkeypatch):
+def test_the_bytes_sent_upstream_are_capped(gate, behind, clip, monkeypatch):
     part = {"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{clip}"}}
-    body = chat(part, question(request))
+    body = chat(part, QUESTION)
     assert post(gate, "/v1/chat/completions", body | {"framenest": {"k": 16}}).status_code == 200
     whole = behind.requests[-1].body
     monkeypatch.setattr(conversation, "MAX_SENT_BYTES", len(whole) // 2)
