@@ -73,30 +73,24 @@ class Turn:
     offer: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class Conversation:
-    """A request, its turns that show frames, and what is known of its videos.
+    """A request and what is known of it; the second half once it was read.
 
-    names: of all videos, by id. frames: those of earlier turns that the model server keeps, by video. rungs:
-    the budgets of the last turn; none if it is answered.
+    taken: the videos that were in each message. is_plain: whether it may pass as it is. names: of all
+    videos, by id. frames: those of earlier turns that the model server keeps, by video. rungs: the budgets
+    of the last turn; none if it is answered.
     """
-
-    dialect: Dialect
-    fields: dict[str, Any]
-    turns: list[Turn]
-    names: dict[str, str]
-    frames: dict[str, list[int]]
-    rungs: list[int]
-
-
-class ParsedRequest(NamedTuple):
-    """A request, its settings, and the videos that were in each message. is_plain: it may pass as it is."""
 
     dialect: Dialect
     fields: dict[str, Any]
     settings: TurnSettings
     taken: list[list[VideoSource]]
     is_plain: bool
+    turns: list[Turn] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+    frames: dict[str, list[int]] = field(default_factory=dict)
+    rungs: list[int] = field(default_factory=list)
 
 
 class ShownTurn(NamedTuple):
@@ -124,36 +118,31 @@ class ChatFrames:
         self._arriving = WeakValueDictionary[str, asyncio.Lock]()
         self._incoming, self._packing = asyncio.Semaphore(3), asyncio.Semaphore(3)  # others wait
 
-    async def read(self, parsed: ParsedRequest) -> Conversation:
-        """The conversation in a request, with its videos fetched and its turns ranked."""
-        dialect, fields, settings, _, _ = parsed
-        names, frames = self.journal.recall(f"response:{fields.get('previous_response_id')}") or ({}, {})
-        if isinstance(text := fields.get(dialect.messages), str) and names:
-            fields[dialect.messages] = [{"role": "user", "content": text}]
-        turns = await self.turns(parsed, names)
+    async def read(self, chat: Conversation) -> None:
+        """Fetch the videos of a conversation and rank them for its turns."""
+        fields, settings, name = chat.fields, chat.settings, chat.dialect.messages
+        known = self.journal.recall(f"response:{fields.get('previous_response_id')}")
+        chat.names, chat.frames = known or ({}, {})
+        if isinstance(fields.get(name), str) and chat.names:
+            fields[name] = [{"role": "user", "content": fields[name]}]
+        if isinstance(fields.get(name), list):
+            chat.turns = await self.turns(chat, fields[name])
         asked, rungs = digest(settings.model_dump()), sorted(set(settings.k or self.settings.budget))
         settings_before = settings.model_copy(update={"question": None, "options": [], "look_for": []})
-        for turn in turns:
+        for turn in chat.turns:
             await asyncio.sleep(0)  # there may be thousands
             turn.key, turn.k = f"{turn.digest}:{asked}", rungs[-1]
             if turn.answered and (known := self.recall(turn, asked)):
                 turn.key, (turn.k, turn.offer, turn.rankings) = known
             if not self.service.rankings.are_of(turn.rankings, [video.id for video in turn.videos]):
                 turn.rankings = await self.rankings(turn, settings_before if turn.answered else settings)
-        rungs = rungs[0 if dialect is CHAT else -1 :] if turns and not turns[-1].answered else []
-        return Conversation(dialect, fields, turns, names, frames, rungs)
+            chat.rungs = [] if turn.answered else rungs[0 if chat.dialect is CHAT else -1 :]
 
-    async def turns(self, parsed: ParsedRequest, names: dict[str, str]) -> list[Turn]:
-        """The turns that show frames: of their own videos or, if they have only a text, of all before them.
-
-        names: of the videos in the response that the request follows; those of its own are added.
-        """
-        dialect, fields, taken = parsed.dialect, parsed.fields, parsed.taken
-        messages = fields.get(dialect.messages)
-        if not isinstance(messages, list):
-            return []
+    async def turns(self, chat: Conversation, messages: list[Any]) -> list[Turn]:
+        """The turns that show frames: of their own videos or, if they have only a text, of all so far."""
+        dialect, names, taken = chat.dialect, chat.names, chat.taken
         hashed, turns, question = hashlib.blake2b(digest_size=16), list[Turn](), ""
-        hashed.update(str(fields.get("previous_response_id")).encode())
+        hashed.update(str(chat.fields.get("previous_response_id")).encode())
         roles = [dialect.role(message) for message in messages]
         starts = [n for n in range(1, len(roles)) if roles[n] == "assistant" != roles[n - 1]]
         for start, end in pairwise([0, *starts, len(roles)]):
@@ -357,7 +346,7 @@ def thinned(
     return budgets
 
 
-def parse_request(body: Body, dialect: Dialect) -> ParsedRequest:
+def parse_request(body: Body, dialect: Dialect) -> Conversation:
     """Take the videos and the field `framenest` out of a request."""
     try:
         fields: dict[str, Any] = msgspec.json.decode(body.content, type=dict)
@@ -382,7 +371,7 @@ def parse_request(body: Body, dialect: Dialect) -> ParsedRequest:
     if sum(map(len, taken)) > MAX_VIDEOS:
         raise Refusal(400, f"a conversation has at most {MAX_VIDEOS} videos")
     follows = dialect is RESPONSES and fields.get("previous_response_id") is not None
-    return ParsedRequest(dialect, fields, settings, taken, not (any(taken) or has_settings or follows))
+    return Conversation(dialect, fields, settings, taken, not (any(taken) or has_settings or follows))
 
 
 def _text(message: Any) -> str:

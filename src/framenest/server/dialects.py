@@ -24,10 +24,10 @@ VIDEO: Any = object()  # in a message: here are the frames of a video
 _CONTENTS = ("content", "output")  # fields with parts: of a message, and of the result of a tool
 _VIDEO_TYPES = ("video_url", "video", "input_video")
 _LAYERS = (*_VIDEO_TYPES, "image_url", "file", "input_file", "source", "media")  # objects inside a part
-_FILE_TYPES = ("file", "input_file", "document", "image", "image_url", "input_image", "media", None)
+_FILE_TYPES = ("file", "input_file", "document", "image", "image_url", "input_image", "media")
 _ADDRESSES = ("url", "data", "base64", "file_data", "file_url", "file_uri", "file_id", *_LAYERS)
 _MEDIA_TYPES = ("media_type", "mime_type", "mimeType")
-_DATA_URL = re.compile(r"\s*data:(?P<media_type>[^,;]*)(?P<base64>[^,]*?;\s*base64)?[^,]*,", re.IGNORECASE)
+_DATA_URL = re.compile(r"\s*data:([^,;]*)[^,]*,", re.IGNORECASE)
 MAX_ADDRESS_CHARS = 8192
 _HEAD_CHARS = 512  # of base64; MPEG-TS needs 377 bytes
 _FILE_NAMES = VIDEO_SUFFIXES - {".gif", ".ts"}  # those that name nothing else
@@ -56,20 +56,21 @@ class VideoSource(NamedTuple):
 class Dialect:
     """How one API writes what the gateway reads and adds.
 
-    path: below GATEWAY. messages: the field that has them. text: the type of a text part. image: an image
-    part with a JPEG as data URL.
+    path: below GATEWAY. messages: the field that has them. text, image: types of parts. jpeg: the fields of
+    an image part for a JPEG as data URL.
     """
 
     path: str
     messages: str
     text: str
-    image: Callable[[str], dict[str, Any]]
+    image: str
+    jpeg: Callable[[str], dict[str, Any]]
 
     def part(self, part: dict[str, Any]) -> dict[str, Any]:
         """A text or image part of a chat completion, as this API has it."""
         if part["type"] == "text":
             return {"type": self.text, "text": part["text"]}
-        return self.image(part["image_url"]["url"])
+        return {"type": self.image, **self.jpeg(part["image_url"]["url"])}
 
     def role(self, message: Any) -> Any:
         """Whose a message is; what a model and its tools add to Responses has no role."""
@@ -89,27 +90,20 @@ class Dialect:
     def error_event(self, status: int, message: str) -> bytes:
         """The same in a stream that has begun."""
         error = self.error(status, message)
-        if self is RESPONSES:
-            error |= {"type": "error", "sequence_number": 0} | error["error"] | {"type": "error"}
+        event = {**error["error"], "type": "error", "sequence_number": 0} if self is RESPONSES else {}
         name = b"" if self is CHAT else b"event: error\n"
-        return name + b"data: " + msgspec.json.encode(error) + b"\n\n"
+        return name + b"data: " + msgspec.json.encode(event | error) + b"\n\n"
 
 
-def _anthropic_image(url: str) -> dict[str, Any]:
-    data = url.partition(",")[2]
-    return {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": data}}
+def _source(jpeg: str) -> dict[str, str]:
+    return {"type": "base64", "media_type": "image/jpeg", "data": jpeg.partition(",")[2]}
 
 
-CHAT = Dialect(
-    "chat/completions", "messages", "text", lambda url: {"type": "image_url", "image_url": {"url": url}}
-)
+CHAT = Dialect("chat/completions", "messages", "text", "image_url", lambda jpeg: {"image_url": {"url": jpeg}})
 RESPONSES = Dialect(
-    "responses",
-    "input",
-    "input_text",
-    lambda url: {"type": "input_image", "image_url": url, "detail": "auto"},
+    "responses", "input", "input_text", "input_image", lambda jpeg: {"image_url": jpeg, "detail": "auto"}
 )
-MESSAGES = Dialect("messages", "messages", "text", _anthropic_image)
+MESSAGES = Dialect("messages", "messages", "text", "image", lambda jpeg: {"source": _source(jpeg)})
 DIALECTS = {one.path: one for one in (CHAT, RESPONSES, MESSAGES)}
 _COUNTING = {"responses/input_tokens": RESPONSES, "messages/count_tokens": MESSAGES}  # the same bodies
 _PATHS = "|".join(DIALECTS | _COUNTING).replace("/", "/+")
@@ -183,10 +177,8 @@ def video_source(part: dict[str, Any], place: str) -> VideoSource | None:
     'file:///home/me/kiln.mp4'
     >>> video_source({"type": "image_url", "image_url": {"url": "https://host/kiln.jpg"}}, "content[0]")
     """
-    kind, layers = (
-        part.get("type"),
-        [part, *(part[name] for name in _LAYERS if isinstance(part.get(name), dict))],
-    )
+    kind = part.get("type")
+    layers = [part, *(part[name] for name in _LAYERS if isinstance(part.get(name), dict))]
     fields = {name: value for layer in layers for name, value in layer.items() if isinstance(value, str)}
     name = fields.get("filename") or fields.get("title") or fields.get("name") or ""
     media_type = next((fields[one] for one in _MEDIA_TYPES if one in fields), "")
@@ -216,7 +208,7 @@ def _is_video(address: str, media_type: str, *, says: bool, by_name: bool) -> bo
     """
     start = 0
     if url := _DATA_URL.match(address[:_HEAD_CHARS]):
-        media_type, start = url["media_type"].lower(), url.end()
+        media_type, start = url[1].lower(), url.end()
     elif re.match(r"\w+:", address):
         says = says or media_type.startswith("video/") or (by_name and address[:4].lower() == "http")
         return says or _is_local(address)

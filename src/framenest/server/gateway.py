@@ -24,7 +24,7 @@ from framenest.lmm.prompt import cannot_tell, may_cannot_tell
 from framenest.protocols import GUESS
 from framenest.records import parse_json
 from framenest.server.body import Bodies, Body
-from framenest.server.conversation import ChatFrames, Conversation, ParsedRequest, ShownTurn, parse_request
+from framenest.server.conversation import ChatFrames, Conversation, ShownTurn, parse_request
 from framenest.server.dialects import CHAT, DIALECTS, GATEWAY, RESPONSES, Dialect, any_video, dialect_at
 from framenest.server.guard import Refusal, session, status_of
 from framenest.server.rankings import Rankings
@@ -110,38 +110,37 @@ class Gateway:
         await self._relay(request, body, reply)
 
     async def _chat(self, request: Request, body: Body, reply: Reply) -> None:
-        parsed = await asyncio.to_thread(parse_request, body, reply.dialect)
-        if parsed.is_plain:
+        chat = await asyncio.to_thread(parse_request, body, reply.dialect)
+        if chat.is_plain:
             await self._relay(request, body, reply)
             return
         body.content = b""  # its size still counts: the fields take as much
-        chat = await self._read(parsed, reply)
+        await self._read(chat, reply)
         for k in chat.rungs or [0]:
             body.content, turn = await self._frames.request(chat, k)
             body.size = len(body.content)
             if await self._relay(request, body, reply, turn):
                 break
 
-    async def _read(self, parsed: ParsedRequest, reply: Reply) -> Conversation:
-        """A conversation with its rankings; a stream gets comments meanwhile, so that no client gives up."""
+    async def _read(self, chat: Conversation, reply: Reply) -> None:
+        """Read a conversation; a stream gets comments meanwhile, so that no client gives up."""
 
         async def comment() -> None:
             while True:
                 await anyio.sleep(COMMENT_SECONDS)
                 await reply.comment("framenest is choosing frames")
 
+        refusal = None
         async with anyio.create_task_group() as group:
-            if parsed.fields.get("stream") is True:
+            if chat.fields.get("stream") is True:
                 group.start_soon(comment)
-            chat: Conversation | FramenestError
             try:
-                chat = await self._frames.read(parsed)
-            except FramenestError as error:
-                chat = error
+                await self._frames.read(chat)
+            except FramenestError as error:  # one that is raised within a task group becomes a group
+                refusal = error
             group.cancel_scope.cancel()
-        if isinstance(chat, FramenestError):
-            raise chat
-        return chat
+        if refusal is not None:
+            raise refusal
 
     async def _relay(self, request: Request, body: Body, reply: Reply, turn: ShownTurn | None = None) -> bool:
         """Send a request upstream and relay the response, piece by piece, with headers about its last turn.
