@@ -22,7 +22,7 @@ MINUTES ?= 5
 
 .PHONY: demo docs tables screenshot test lint types core-tests fuzz test-all test-models test-browser \
 	test-server test-ask test-ray test-lmms-eval collect-lmms-eval test-vllm test-newest test-oldest wheel constraints \
-	models system-chromium clean
+	models system-chromium system-espeak clean
 
 # In an environment of its own, with the extra `tags` alone: the linters' and tests' takes 850 MB.
 demo: .venv-demo/installed
@@ -63,9 +63,10 @@ tables: $(VENV)/installed
 fuzz: $(VENV)/installed
 	$(BIN)/python tests/video/fuzz.py --minutes $(MINUTES)
 
-# Scorers with torch, ONNX, a reranker and OCR, on tiny random-weight models; the commands of docs/reproduce.md.
-test-models: $(VENV)/test-models models
-	$(BIN)/python -m pytest tests/scorers tests/evaluation/test_reproduce_page.py
+# Scorers with torch, ONNX, a reranker and OCR, and Whisper, on tiny random-weight models; a real recognizer of
+# speech, which espeak-ng speaks; the commands of docs/reproduce.md.
+test-models: $(VENV)/test-models models system-espeak
+	$(BIN)/python -m pytest tests/scorers tests/listening tests/evaluation/test_reproduce_page.py
 
 # The report in a real browser; writes screenshots/.
 test-browser: $(VENV)/test-browser system-chromium
@@ -172,6 +173,9 @@ $(VENV)/test-%: $(VENV)/installed
 system-chromium:  # and what playwright's driver needs
 	ldconfig -p | grep -q libatomic.so.1 || (apt-get update -q && apt-get install -y -q libatomic1)
 	command -v chromium || command -v chromium-browser || command -v google-chrome || (apt-get update -q && apt-get install -y -q --no-install-recommends chromium)
+
+system-espeak:
+	command -v espeak-ng || (apt-get update -q && apt-get install -y -q --no-install-recommends espeak-ng)
 
 clean:
 	rm -rf $(VENV) .venv-* demo screenshots build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

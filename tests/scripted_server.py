@@ -60,7 +60,9 @@ class Handler(BaseHTTPRequestHandler):
             self.send_json(200, {"object": "list", "data": self.script.models})
 
     def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if "json" in self.headers["Content-Type"]:  # a form stays bytes
+            body = json.loads(body)
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.script.requests.append((self.path, headers, body))
         reply = self.script.next_reply()
@@ -68,7 +70,7 @@ class Handler(BaseHTTPRequestHandler):
             reply(self, body)
         elif isinstance(reply, tuple):
             self.send_json(*reply)
-        elif body.get("stream"):
+        elif isinstance(body, dict) and body.get("stream"):
             self.stream(reply)
         else:
             self.send_json(200, completion(reply))

@@ -33,6 +33,7 @@ ROOMS = [
     ["video"],
     ["transcript"],
     ["scorers"],
+    ["listening"],
     ["session"],
     ["method"],
     ["selectors"],

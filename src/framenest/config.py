@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Literal, Self, get_args
 
 from framenest.errors import BadSetting, ConfigError
+from framenest.text import is_url
 
 MAX_FLOAT = sys.float_info.max
 Allowed = tuple[str, Callable[[Any], bool]]
@@ -66,6 +67,7 @@ SUBTITLES: Allowed = (
     "auto, none, a file or a folder",
     lambda value: isinstance(value, str) and bool(value.strip()),
 )
+URL: Allowed = "an http(s) URL", lambda value: isinstance(value, str) and is_url(value)
 DEVICES: Allowed = (
     "a name such as cpu or cuda:0, or several with commas",
     lambda value: isinstance(value, str) and all(part.strip() for part in value.split(",")),
@@ -238,6 +240,21 @@ class ScorerConfig(CheckedSettings):
         "[default: auto; none in evaluations and in Python]",
         optional(SUBTITLES),
     )
+    listen: bool = setting(
+        False, "If there is no transcript, make one of the sound, with Whisper (extra `asr`).", SWITCH
+    )
+    listen_url: str | None = setting(
+        None,
+        "Have this OpenAI-compatible server do it. It gets the sound and the key in $OPENAI_API_KEY.",
+        optional(URL),
+    )
+    listen_model: str | None = setting(
+        None,
+        "A size of Whisper (tiny, base, small, medium, large-v3), a folder, org/name, or a plug-in; or the "
+        "server's model. [default: small; the server's, if it has just one]",
+        ANY,
+    )
+    listen_translate: bool = setting(False, "Translate what is said into English.", SWITCH)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from framenest.cache.files import write_atomic
 from framenest.errors import BadSetting, StoreError
-from framenest.images import encode_image
+from framenest.images import ImageLimits, encode_image
 from framenest.method.prefix import Prefix
 from framenest.progress import ShowProgress, shown
 from framenest.protocols import Store
@@ -51,18 +51,20 @@ def extract(
     *,
     format: str = "jpg",  # noqa: A002 - the word the command line uses
     quality: int = 95,
+    max_side: int | None = None,
     name: Callable[[Prefix, int, str], str] = file_name,
     video: Video | None = None,
     store: Store | None = None,
     progress: ShowProgress = True,
 ) -> list[Path]:
-    """Write the frames of a prefix into a folder, at its sizes, by default the original one.
+    """Write the frames of a prefix into a folder, at its sizes, or the original one.
 
     Args:
         prefix: which frames.
         folder: created if it does not exist.
         format: "jpg" or "png".
         quality: of JPEG files, 1 to 95.
+        max_side: as for `Prefix.images`.
         name: called as name(prefix, place, suffix) for the name of each file.
         video: the open video, its path if it has moved, or the array of frames.
         store: the store of the video's timeline; by default the user's cache.
@@ -84,12 +86,13 @@ def extract(
         raise BadSetting("format", format, f"one of {', '.join(FRAME_FORMATS)}")
     prefix.must_hold_frames()
     decoder = reopen(prefix.video, video, store=store)
+    size = ImageLimits(max_side).spec(decoder.info.width, decoder.info.height)
     target = Path(folder)
     files: list[Path] = []
     try:
         target.mkdir(parents=True, exist_ok=True)
         with shown(progress) as tell:
-            for place, pixels in prefix.decode(decoder):
+            for place, pixels in prefix.decode(decoder, size):
                 file = target / name(prefix, place, format)
                 image = encode_image(pixels, format, quality=quality, subsampled=False)
                 write_atomic(file, image, follow=False)

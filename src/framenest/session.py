@@ -15,6 +15,7 @@ from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
 from framenest.config import ScorerConfig, must_be
 from framenest.errors import ConfigError, FramenestError, ScorerError
+from framenest.listening import load_recognizer, transcribe
 from framenest.models import CATALOGUE
 from framenest.processes import process_memory, return_memory
 from framenest.progress import Bars, ShowProgress, Timing
@@ -80,6 +81,7 @@ class Session:
         self.features_limit = FeaturesLimit(self.store)
         self._decoder = decoder
         self._local = local_directory(self.store)
+        self.recognizer = load_recognizer(self.scoring, self._local)
         self._scorer = scorer
         self._loaded: dict[str, Scorer] = {}
         self._encoder: SentenceEncoder | None = None
@@ -186,9 +188,23 @@ class Session:
         )
 
     def transcript(self, decoder: Decoder) -> Transcript | None:
-        """The transcript of a video, found as `ScorerConfig.subtitles` says; None if there is none."""
+        """The transcript of a video, found as `ScorerConfig.subtitles` says; None if there is none.
+
+        Then it is made of the sound, if `ScorerConfig.listen` says so; if that fails, a note says why.
+        """
+        wanted = self.scoring.subtitles or (AUTO if self.recognizer else NONE)
         with self.timing("transcript"):
-            return find_transcript(decoder, self.scoring.subtitles or NONE, self.store)
+            transcript = find_transcript(decoder, wanted, self.store)
+        if self.recognizer is None or (transcript and transcript.lines):
+            return transcript
+        with self.timing("listen"):
+            spoken = transcribe(decoder, self.recognizer, self.store, self.progress)
+        notes, language = (*(transcript.notes if transcript else ()), *spoken.notes), spoken.language or "en"
+        if not self.scoring.listen_translate and not language.lower().startswith("en"):
+            notes += (
+                f"spoken in {language}: questions are compared in English; listen_translate translates",
+            )
+        return replace(spoken, notes=notes)
 
     def speech(self, transcript: Transcript) -> Speech:
         """A transcript that can be matched with questions.
@@ -219,7 +235,7 @@ class Session:
         try:
             return transcript, self.speech(transcript) if transcript.lines else None
         except FramenestError as error:
-            if self.scoring.subtitles != AUTO:
+            if self.scoring.subtitles not in (None, AUTO):
                 raise
             note = f"the transcript is not used for ranking: {error}"
             return replace(transcript, notes=(*transcript.notes, note)), None

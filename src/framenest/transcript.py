@@ -50,6 +50,8 @@ class Line(NamedTuple):
     start: float
     end: float
     text: str
+    confidence: float | None = None
+    """How sure the speech recognizer is, in [0, 1]; None if nobody says."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Transcript:
         source: where it was found, for people: "kiln.srt", "track 2 (subrip, eng)".
         lines: ordered by start, none empty.
         notes: problems found while reading it.
+        language: the language that is spoken, such as "en"; None if unknown.
 
     >>> lines = (Line(1.0, 3.0, "Now we fire it."), Line(9.0, 11.0, "Let it cool."))
     >>> [line.text for line in Transcript("kiln.srt", lines).around(3.5, 1.0)]
@@ -69,6 +72,7 @@ class Transcript:
     source: str
     lines: tuple[Line, ...] = ()
     notes: tuple[str, ...] = ()
+    language: str | None = None
 
     @classmethod
     def of(cls, source: str, lines: Iterable[Line], duration: float, shift: float = 0.0) -> Transcript:
@@ -79,7 +83,10 @@ class Transcript:
         """
         worded = [line for line in lines if line.text.strip()]
         usable = [line for line in worded if abs(line.start) < MAX_SECONDS and not line.end < line.start]
-        timed = [Line(a + shift, b + shift if b < MAX_SECONDS else math.nan, t) for a, b, t in usable]
+        timed = [
+            one._replace(start=one.start + shift, end=one.end + shift if one.end < MAX_SECONDS else math.nan)
+            for one in usable
+        ]
         here = [line for line in sorted(timed) if line.start < duration and not line.end < 0]
         problems = []
         if len(timed) < len(worded):
@@ -106,21 +113,21 @@ class Transcript:
         return [*self.within(seconds - reach, seconds + reach).lines]
 
     def to_json(self) -> dict[str, Any]:
-        return {"source": self.source, "lines": [*map(list, self.lines)], "notes": [*self.notes]}
+        return vars(self) | {"lines": [*map(list, self.lines)], "notes": [*self.notes]}
 
 
 def _unrolled(lines: Sequence[Line]) -> list[Line]:
     """Give every line an end and one row of text, and drop the rows that rolling captions repeat."""
     unrolled: list[Line] = []
     before: list[str] = []
-    for place, (start, end, text) in enumerate(lines):
+    for place, (start, end, text, confidence) in enumerate(lines):
         following = lines[place + 1].start if place + 1 < len(lines) else math.inf
         until = end if math.isfinite(end) else min(start + LINE_SECONDS, max(start, following))
         rows = [" ".join(row.split()) for row in text.splitlines() if row.strip()]
         rolls = bool(unrolled) and start <= unrolled[-1].end + ROLLING_SECONDS
         new = [row for row in rows if not (rolls and row in before)]
         if new:
-            unrolled.append(Line(start, until, " ".join(new)))
+            unrolled.append(Line(start, until, " ".join(new), confidence))
         elif unrolled[-1].end < until:
             unrolled[-1] = unrolled[-1]._replace(end=until)
         before = rows
@@ -188,7 +195,7 @@ def read_lines(path: str | Path) -> tuple[list[Line], list[str]]:
 
     >>> _ = Path("kiln.srt").write_text("1\\n00:00:07,000 --> 00:00:08,500\\nNow we <i>fire</i> it.\\n")
     >>> read_lines("kiln.srt")
-    ([Line(start=7.0, end=8.5, text='Now we fire it.')], [])
+    ([Line(start=7.0, end=8.5, text='Now we fire it.', confidence=None)], [])
     """
     file = Path(path)
     try:
@@ -199,10 +206,10 @@ def read_lines(path: str | Path) -> tuple[list[Line], list[str]]:
     except OSError as error:
         raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
     try:
-        lines = [*(_json_lines(text) if file.suffix.lower() == ".json" else _cues(text))]
+        lines = [*(json_lines(parse_json(text)) if file.suffix.lower() == ".json" else _cues(text))]
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise ConfigError(f"{file}: not a subtitle file ({one_line(error, 120)})") from error
-    return [Line(a, b, _CONTROL.sub("", t)) for a, b, t in lines], notes
+    return [line._replace(text=_CONTROL.sub("", line.text)) for line in lines], notes
 
 
 def _decoded(data: bytes, name: str) -> tuple[str, list[str]]:
@@ -237,8 +244,8 @@ def _plain_text(markup: str) -> str:
     return text.replace(r"\h", " ").replace(r"\n", "\n").replace(r"\N", "\n")
 
 
-def _json_lines(text: str) -> Iterator[Line]:
-    rows = parse_json(text)
+def json_lines(rows: Any) -> Iterator[Line]:
+    """The lines in what whisper and its relatives write, parsed; raises TypeError or the like if in none."""
     if isinstance(rows, dict):
         rows = next((rows[name] for name in _LISTS if isinstance(rows.get(name), list)), None)
     if not isinstance(rows, list):
@@ -250,7 +257,9 @@ def _json_lines(text: str) -> Iterator[Line]:
             start, end = row["timestamp"]
         elif isinstance(row.get("offsets"), dict):  # whisper.cpp, milliseconds
             start, end = (_seconds(row["offsets"].get(name)) / 1000 for name in ("from", "to"))
-        yield Line(_seconds(start), _seconds(end), str(words))
+        likelihood = row.get("avg_logprob")
+        known = isinstance(likelihood, (int, float)) and likelihood <= 0
+        yield Line(_seconds(start), _seconds(end), str(words), math.exp(likelihood) if known else None)
 
 
 def _seconds(value: object) -> float:

@@ -10,13 +10,14 @@ def test_a_line_for_each_thing_with_its_remedy(capsys, tags_store):
     code, out, err = run(capsys, "doctor", "-q")
     lines = {name: (state, found) for name, state, found in (line.split("\t") for line in out.splitlines())}
     assert (code, err) == (0, "")
-    assert {f"scorer {name}" for name in CATALOGUE} < set(lines)
+    said = {name: f"{'speech' if name == 'asr' else 'scorer'} {name}" for name in CATALOGUE}
+    assert set(said.values()) < set(lines)
     assert lines["scorer tags"] == ("ok", "ready")
     for name, entry in CATALOGUE.items():
         if not entry.here(tags_store):
             remedy = "framenest models fetch" if entry.installed() else "install"
-            assert lines[f"scorer {name}"][0] == "–"
-            assert remedy in lines[f"scorer {name}"][1]
+            assert lines[said[name]][0] == "–"
+            assert remedy in lines[said[name]][1]
     assert lines["self-test"][0] == "ok"
     assert "ranked 48 frames of it with " in lines["self-test"][1]
 

@@ -65,7 +65,7 @@ def test_completion_prints_a_script_of_the_shell(capsys, shell):
     ("words", "expected"),
     [
         ("framenest comp", "plain,completion"),
-        ("framenest rank --max", "plain,--max-gap"),  # also what --help leaves out
+        ("framenest rank --max-g", "plain,--max-gap"),  # also what --help leaves out
         ("framenest rank ki", "file,ki"),
         ("framenest rank kiln.mp4 Why --to fr", "dir,fr"),
         ("framenest report ki", "file,ki"),

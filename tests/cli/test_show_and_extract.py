@@ -52,6 +52,36 @@ def test_extract_writes_the_frames_themselves(capsys, ranking, clip, tmp_path):
         assert drawn.width > 4 * 320
 
 
+def test_images_are_no_larger_than_asked_for(capsys, tmp_path):
+    """Of a 4K video, and of one that stands on its side in the file."""
+    wide = numbered_video(tmp_path / "wide.mp4", 12, 3840, 2160)
+    tall = numbered_video(tmp_path / "tall.mp4", 12, 1920, 1080, rotation=90)
+    for video, original, small in ((wide, (3840, 2160), (1568, 882)), (tall, (1080, 1920), (882, 1568))):
+        ranking, folder = tmp_path / f"{video.stem}.json", tmp_path / video.stem
+        rank = ("rank", video, "--no-question", "-k", "2", "-o", ranking, *FAST, "--quiet")
+        extract = ("extract", ranking, "-k", "2", "--quiet", "--to")
+        most = ("--max-side", "1568")
+        for command in (
+            (*rank, "--to", folder / "ranked", *most),
+            (*extract, folder / "extracted", *most),
+            (*extract, folder / "tiers", *most, "--tokens", "4000"),
+        ):
+            arguments = [one for one in command if "--tokens" not in command or one not in ("-k", "2")]
+            assert run(capsys, *arguments)[0] == 0
+            for file in sorted(arguments[arguments.index("--to") + 1].iterdir()):
+                with Image.open(file) as image:
+                    assert image.size == small, arguments
+        assert run(capsys, *extract, folder / "original")[0] == 0
+        for file in sorted((folder / "original").iterdir()):
+            with Image.open(file) as image:
+                assert image.size == original
+    code, _, err = run(capsys, "rank", wide, "--no-question", "-k", "2", *FAST, *most)
+    assert (code, err) == (2, "error: --max-side has no effect: it is the size of images for --to\n")
+    code, _, err = run(capsys, *extract, tmp_path / "none", "--max-side", "0")
+    assert code == 2
+    assert "max_side" in err
+
+
 def test_extract_refuses_a_changed_video(capsys, tmp_path, table):
     video, output = numbered_video(tmp_path / "v.mp4", 40), tmp_path / "r.json"
     run(capsys, "rank", video, "--no-question", "-o", output, *FAST)

@@ -602,7 +602,7 @@ def test_other_paths_methods_and_errors_pass(server, behind):
     async def reply(exchange):
         headers = {
             "x_ratelimit_remaining": "3",
-            "set_cookie": "framenest=x",
+            "set_cookie": "framenest=x; path=/",
             "access_control_allow_origin": "*",
             "clear_site_data": '"*"',
             "x_frame_options": "ALLOWALL",
@@ -621,6 +621,9 @@ def test_other_paths_methods_and_errors_pass(server, behind):
     assert answer.headers["x-frame-options"] == "DENY"
     assert answer.headers["referrer-policy"] == "no-referrer"
     assert answer.headers["content-security-policy"] == "sandbox; default-src 'none'"
+    for method in ("HEAD", "OPTIONS"):
+        assert server.http.request(method, "/v1/files", headers={"connection": "close"}).status_code == 404
+    assert "Traceback" not in server.log
     sent = server.http.post(
         "/v1/audio/transcriptions", content=b"\x00\xff", headers={"cookie": "framenest=1"}
     )
@@ -686,6 +689,7 @@ def test_the_servers_token_goes_no_further_wherever_a_client_puts_it(serve, behi
         assert refused.status_code == 400
         assert secret not in refused.text
     assert len(behind.requests) == before
+    assert given == "session" or token not in server.log
 
 
 def test_the_upstreams_key_comes_from_the_environment_and_is_not_logged(serve, behind, clip_data):

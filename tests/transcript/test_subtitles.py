@@ -74,7 +74,7 @@ ROWS = [{"start": a, "end": b, "text": text} for a, b, text in SAID]
 def test_every_format_says_the_same(tmp_path, name, content):
     (tmp_path / name).write_bytes(content.encode())
     lines, notes = read_lines(tmp_path / name)
-    assert [(a, b, text.strip()) for a, b, text in lines] == SAID
+    assert [(a, b, text.strip()) for a, b, text, _ in lines] == SAID
     assert notes == []
 
 
@@ -211,7 +211,7 @@ def test_tracks_inside_the_file(tmp_path, suffix, codec, packed):
     packets = [(1000, 1500, packed(b"<i>Good</i> morning")), (3000, 1000, packed(b"Number nine"))]
     path = with_track(tmp_path / f"a{suffix}", codec, packets)
     said = find_transcript(open_video(path))
-    assert [(round(a, 3), round(b, 3), text) for a, b, text in said.lines] == SAID
+    assert [(round(a, 3), round(b, 3), text) for a, b, text, _ in said.lines] == SAID
     assert said.source.startswith("track 1 (")
     assert said.notes == ()
     assert find_transcript(open_video(path), "none") is None
@@ -225,13 +225,13 @@ def test_times_count_from_the_first_frame(tmp_path):
     video = open_video(path)
     assert video.info.start == pytest.approx(2.0)
     said = find_transcript(video)
-    assert [(round(a, 3), round(b, 3), text) for a, b, text in said.lines] == [(1.0, 2.5, "inside")]
+    assert [(round(a, 3), round(b, 3), text) for a, b, text, _ in said.lines] == [(1.0, 2.5, "inside")]
     (tmp_path / "a.srt").write_text("1\n00:00:03,000 --> 00:00:04,500\nbeside\n")
     said = find_transcript(video)
     # A player counts from where the file begins: with its first subtitle here, 0.5 s in.
     with av.open(str(path)) as container:
         began = container.start_time / av.time_base
-    assert [(round(a, 3), text) for a, _, text in said.lines] == [(round(3.0 + began - 2.0, 3), "beside")]
+    assert [(round(a, 3), text) for a, _, text, _ in said.lines] == [(round(3.0 + began - 2.0, 3), "beside")]
 
 
 def test_the_english_track_is_taken_of_several(tmp_path):

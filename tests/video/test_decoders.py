@@ -80,7 +80,7 @@ def test_the_subtitle_tracks_of_another_packages_decoder_are_read(plugin, clip):
     decoder = open_video(clip, decoder="talking")
     transcript = find_transcript(decoder)
     assert transcript.source == "track 3 (plain, eng)"
-    assert transcript.lines == ((2.0, 4.0, "Track 3"),)
+    assert transcript.lines == ((2.0, 4.0, "Track 3", None),)
     assert "1 of 2 lines are not in this video" in transcript.notes[0]
 
 

@@ -16,7 +16,7 @@ from framenest.cli.options import argument, command, option
 from framenest.cli.printing import TOP, confirm, note, out, print_json, print_prefix, print_ranking, say
 from framenest.errors import ConfigError, StoreError
 from framenest.frames import ImageSpec
-from framenest.images import encode_image
+from framenest.images import ImageLimits, encode_image
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.report.contact_sheet import contact_sheet
@@ -88,22 +88,25 @@ def extract(
     kind: str = option(
         "Image format.", "--format", type=click.Choice(extraction.FRAME_FORMATS), default="jpg"
     ),
+    max_side: int | None = opt.MAX_SIDE,
     sheet: opt.ImageFile | None = option("Also draw a contact sheet: all frames with ranks and times."),
     as_json: bool = opt.AS_JSON,
     video: opt.RankedVideo,
     common: opt.Common,
 ) -> None:
-    """Write the K frames of a RANKING as images: original size without --tiers, in time order.
+    """Write the K frames of a RANKING as images, in time order, at the original size unless told otherwise.
 
     File names contain frame, seconds and rank. Fails if the video has changed since it was ranked.
 
     \b
     framenest extract kiln.json -k 8 --to frames/ --sheet kiln.png
+    framenest extract kiln.json -k 8 --to frames/ --max-side 1568
     framenest extract kiln.json --tokens 8000 --tiers --to frames/
     """
     result = load_result(ranking)
-    prefix, decoder = result.prefix(tokens.budget() or budget), video.reopen(result.video, common)
-    files = write_frames(prefix, decoder, common, folder, sheet, kind, title=result.question)
+    within = tokens.budget(limits=ImageLimits(max_side))
+    prefix, decoder = result.prefix(within or budget), video.reopen(result.video, common)
+    files = write_frames(prefix, decoder, common, folder, sheet, kind, max_side, title=result.question)
     if as_json:
         print_json({"files": list(map(str, files)), "sheet": None if sheet is None else str(sheet)})
     _note_if_complete(prefix)
@@ -116,6 +119,7 @@ def write_frames(
     folder: Path | None,
     sheet: Path | None,
     kind: str = "jpg",
+    max_side: int | None = None,
     *,
     title: str | None,
 ) -> list[Path]:
@@ -129,7 +133,10 @@ def write_frames(
                 "or give another folder"
             )
         with common.bars() as bars:
-            files = extraction.extract(prefix, folder, format=kind, video=decoder, progress=bars)
+            most = None if prefix.sizes else max_side  # a budget in tokens knows it
+            files = extraction.extract(
+                prefix, folder, format=kind, max_side=most, video=decoder, progress=bars
+            )
         confirm(f"{len(files)} frames in", str(folder))
     if sheet is not None:
         decoded = prefix.decode(decoder, ImageSpec.short_side(240))

@@ -69,7 +69,11 @@ def _findings(common: opt.Common) -> Iterator[tuple[str, str, str]]:
         remedy = f"run: framenest models fetch {name}" if entry.installed() else install_hint(entry.extra)
         worst = FAILED if state.startswith("damaged") else MISSING
         ready = state == "ready"
-        yield f"scorer {name}", OK if ready else worst, state if ready else f"{state}; {remedy}"
+        yield (
+            f"{'speech' if name == 'asr' else 'scorer'} {name}",
+            OK if ready else worst,
+            state if ready else f"{state}; {remedy}",
+        )
     gpu = f"{size_text(gpu_memory())} of memory" if gpu_memory() else "none; scorers run on the CPU"
     if gpu_memory() and not has_gpu():
         gpu += ", but torch cannot use it; install a CUDA build of torch that fits the driver"

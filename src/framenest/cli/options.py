@@ -38,6 +38,7 @@ from framenest.errors import ConfigError, ScorerError, StoreError
 from framenest.frames import VideoInfo
 from framenest.image_tokens import TIERS, TokenBudget
 from framenest.images import IMAGE_FORMATS
+from framenest.listening import load_recognizer
 from framenest.lmm import FOR_SERVERS, STYLES, ImageLimits, Pairing, StyleName, token_budget
 from framenest.lmm.client import KEY_VARIABLE, Client
 from framenest.lmm.prompt import TOKENS
@@ -191,6 +192,8 @@ def _build(kind: Any, values: dict[str, Any]) -> Any:
     }
     if kind is ScorerConfig and not values_by_field["rerank"]:
         refuse("nothing is reranked without --rerank COUNT", "reranker")
+    if kind is ScorerConfig and not (values_by_field["listen"] or values_by_field["listen_url"]):
+        refuse("sound is transcribed only with --listen or --listen-url", "listen_model", "listen_translate")
     if issubclass(kind, CheckedSettings):
         values_by_field = {name: value for name, value in values_by_field.items() if value is not None}
     return kind(**values_by_field)
@@ -317,6 +320,7 @@ LOOK_FOR = option(
     metavar="TEXT",
 )
 AS_JSON = option("Print JSON.", "--json")
+MAX_SIDE = option("Shrink images to this many pixels on the longer side; 1568 suits most models.")
 KEEP_FEATURES = option(
     "Cache features of any size, or none. [default: up to 512 MiB per video]",
     "--keep-features/--no-keep-features",
@@ -389,6 +393,7 @@ class ScorerChoice:
 
     def resolved(self, common: Common) -> str:
         """Return the scorer's name; for "auto", choose one for this machine and note why."""
+        load_recognizer(self.config, common.local)  # fails before the work starts
         short = self.name.partition(":")[0]
         if short in ("tags", "table") and self.config.device not in ("auto", "cpu"):
             raise ConfigError(f"--device {self.config.device} has no effect: {short} runs on the CPU")

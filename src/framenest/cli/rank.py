@@ -25,6 +25,7 @@ from framenest.cli.ranking_server import RankingServer
 from framenest.config import DEFAULT_PRESET, FOR_CLIENTS, MECConfig, VideoConfig
 from framenest.errors import ConfigError
 from framenest.image_tokens import TokenBudget
+from framenest.images import ImageLimits
 from framenest.method.mec import check_horizon, rank_request
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
@@ -37,8 +38,9 @@ from framenest.video.opening import reopen
 from framenest.video.source import is_remote
 
 WITH_SERVER = (
-    "video", "question", "output", "budgets", "tokens", "tiers", "folder", "sheet", "as_json", "verbose",
-    "server", "no_question", "choices", "look_for", "preset", "horizon", *FOR_CLIENTS, "quiet", "debug",
+    "video", "question", "output", "budgets", "tokens", "tiers", "folder", "max_side", "sheet", "as_json",
+    "verbose", "server", "no_question", "choices", "look_for", "preset", "horizon", *FOR_CLIENTS, "quiet",
+    "debug",
 )  # fmt: skip
 """Parameters that work with --server: those its API takes, and those of this side alone."""
 
@@ -63,6 +65,7 @@ def rank(
     folder: opt.OutputFolder | None = option(
         "Also write the frames of the largest budget as images.", "--to"
     ),
+    max_side: int | None = opt.MAX_SIDE,
     sheet: opt.ImageFile | None = option("Also draw them as a contact sheet, with ranks and times."),
     as_json: bool = opt.AS_JSON,
     verbose: bool = option("Also print what was looked at, and the scores of each rank.", "-v"),
@@ -105,7 +108,8 @@ def rank(
     """
     if server:
         opt.refuse_others("not possible with --server; --server '' ranks here", *WITH_SERVER)
-    within = tokens.budget()
+    within = tokens.budget(limits=ImageLimits(max_side))
+    opt.refuse("it is the size of images for --to", *() if folder else ("max_side",))
     if no_question:
         opt.refuse("nothing is scored with --no-question", "ocr", "rerank", "reranker", "calibration")
     if manifest is None:
@@ -149,7 +153,7 @@ def rank(
         note(line)
     if folder or sheet:
         shown = reopen(ranking.video, video, store=common.cache) if server else opened
-        write_frames(largest, shown, common, folder, sheet, title=question)
+        write_frames(largest, shown, common, folder, sheet, max_side=max_side, title=question)
     return 0
 
 

@@ -179,7 +179,8 @@ class Work:
         """An index is finished if its checkpoint, all entries named there and its vectors exist."""
         config = item.request.config.index
         keys = [index_key(decoder, config), features_key(decoder, self.scorer, config.thumbnail)]
-        checkpoint = f"finished/{digest(keys)}"
+        listener = self._session.recognizer
+        checkpoint = f"finished/{digest(keys, *([listener.name] if listener else []))}"
         saved = self.store.get(checkpoint)
         finished = saved is not None and all(self.store.has(key) for key in saved[0]["keys"])
         if saved and finished and (self._searcher is None or self._searcher.pictures.has(keys[0])):
@@ -201,7 +202,8 @@ class Work:
             raise StoreError(f"{decoder.info.path}: {missing[0]} was not stored")
         every = (features_key(decoder, self.scorer, config.thumbnail, part) for part in count())
         parts = [*takewhile(self.store.has, every)]
-        self.store.put(checkpoint, {"keys": [keys[0], *parts], "text": text}, {})
+        if listener is None or (transcript and transcript.source):  # or the next run listens again
+            self.store.put(checkpoint, {"keys": [keys[0], *parts], "text": text}, {})
         return "done", text
 
     def _rank(self, item: WorkItem, decoder: Decoder) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -9,16 +10,26 @@ import re
 import sys
 import threading
 import time
+import wave
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from time import monotonic
 from typing import Any, Literal, Protocol, Self
 from urllib.parse import urlsplit
 
+import numpy as np
+from numpy.typing import NDArray
+
+from framenest.cache.directory import DirectoryStore
+from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, ModelError, needs_extra
+from framenest.listening import Recognizer
 from framenest.lmm.request import Request
 from framenest.text import is_url
+from framenest.transcript import Transcript, json_lines
+from framenest.video.decoder import SOUND_RATE
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 LIST_SECONDS = 20.0  # timeout of the list of models
@@ -365,6 +376,25 @@ class Client:
         )
         return Answer(answer, reasoning, model, finish, usage)
 
+    def transcribe(self, samples: NDArray[np.float32], *, translate: bool = False) -> Transcript:
+        """What is said in (n,) mono samples in [-1, 1], SOUND_RATE a second; in English if translated."""
+        audio, model, file = self._client.audio, self.model, io.BytesIO()
+        with wave.open(file, "wb") as wav:
+            wav.setparams((1, 2, SOUND_RATE, 0, "NONE", ""))
+            wav.writeframes((samples.clip(-1, 1) * (2**15 - 1)).astype("<i2").tobytes())
+        sent = {"file": ("sound.wav", file.getvalue()), "model": model, "response_format": "verbose_json"}
+        api: Any = (audio.translations if translate else audio.transcriptions).with_raw_response
+        self._deadline.begin(self._timeout)
+        with self._explained():
+            answer = api.create(**sent).content
+        try:
+            heard = json.loads(answer)
+            lines = tuple(json_lines(heard))
+            language = None if translate else heard.get("language")
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise ModelError(f"{self.base_url} does not say which words are spoken when") from error
+        return Transcript(model, lines, language=language)
+
     def _chunks(self, response: Any, splitter: Splitter) -> Iterator[Any]:
         """The chunks of a stream; any error of the stream itself becomes one ModelError."""
         with response.parse() as stream:
@@ -515,3 +545,12 @@ class Client:
         text = re.sub(r"[A-Za-z0-9+/]{200,}={0,2}", "…", " ".join(text.split()))
         key = self._key or ""
         return text.replace(key, "***") if len(key) > 5 else text  # "EMPTY" and the like are no secret
+
+
+def recognizer(model: str, _: DirectoryStore, config: ScorerConfig) -> Recognizer:
+    """Speech recognition by the server at `config.listen_url`; by default with the only model it lists."""
+    client = Client(config.listen_url, model or None, retries=1)
+    with suppress(ModelError):  # a server that is down becomes a note of the transcript
+        model = client.model
+    recognize = partial(client.transcribe, translate=config.listen_translate)
+    return Recognizer(f"{model or 'the model'} at {client.base_url}", recognize)

@@ -160,7 +160,7 @@ def transcript_lines(transcript: Transcript, seconds: Sequence[float], tokens: i
     ['', 'Now we fire it.', '']
     """
     near: list[tuple[float, int, str, int]] = []  # seconds away, line number, text, place of its frame
-    for number, (start, end, text) in enumerate(transcript.lines):
+    for number, (start, end, text, _) in enumerate(transcript.lines):
         away = [max(start - second, second - end, 0.0) for second in seconds]
         middle = (start + end) / 2
         frame = min(range(len(away)), key=lambda i: (away[i], abs(seconds[i] - middle)))

@@ -66,6 +66,7 @@ HEARD = 0.5
 MATCHING_RELEVANCE, MATCHING_CERTAINTY = 0.5, 0.25
 """Of a frame that matches the question, at least."""
 SAID_LETTERS = 60  # shown of what is said
+QUOTABLE = 0.5  # confidence from which a reason quotes what is said
 EDGE_SHARE = 0.02  # of the time that was looked at: its beginning, and its end
 REPEATED_SHARE = 0.5  # of a frame's evidence that a better rank shows: it repeats an event
 Role = Literal["evidence", "context"]
@@ -177,14 +178,16 @@ class Ranking:
     def transcript(self) -> Transcript | None:
         return self.pool.transcript
 
-    def said(self, rank: int) -> str:
+    def said(self, rank: int, least: float = 0.0) -> str:
         """The transcript while the frame of a rank, from 1, is on screen; empty if there is none.
+
+        least: leaves out the lines of which the speech recognizer is less confident.
 
         >>> ranking.said(1)
         ''
         """
         lines = self.transcript.around(float(self.seconds[rank - 1]), REACH) if self.transcript else []
-        return " ".join(line.text for line in lines)
+        return " ".join(one.text for one in lines if one.confidence is None or one.confidence >= least)
 
     @cached_property
     def roles(self) -> tuple[Role, ...]:
@@ -219,7 +222,8 @@ class Ranking:
         for place, (role, second) in enumerate(zip(self.roles, seconds.tolist(), strict=True)):
             if role == "evidence":
                 heard = "speech" in cues and cues["speech"][place] >= HEARD
-                words = f"“{shorten(self.said(place + 1), SAID_LETTERS, placeholder=' …')}”" if heard else ""
+                said = shorten(self.said(place + 1, QUOTABLE), SAID_LETTERS, placeholder=" …")
+                words = (f"“{said}”" if said else "speech, not clearly heard") if heard else ""
                 seen = labels[self.order[place]] if labels else ""
                 reason = (
                     " · ".join(filter(None, (seen, words))) or f"relevance {cues['relevance'][place]:.2f}"

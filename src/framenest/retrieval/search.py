@@ -155,6 +155,7 @@ class IndexedVideo:
     config: IndexConfig  # of its index
     has_speech: bool  # a transcript with vectors
     video: Video  # what to open
+    heard: bool = False  # its sound, or captions were found
 
     def at(self, path: str) -> IndexedVideo:
         """The same content at another path."""
@@ -239,7 +240,9 @@ class Searcher:
         catalogue = {}
         for key, about in self.pictures.videos().items():
             info = VideoInfo.from_json(about["video"])
-            ready = IndexedVideo(key, info, IndexConfig(**about["config"]), about["said"], info.path)
+            ready = IndexedVideo(
+                key, info, IndexConfig(**about["config"]), about["said"], info.path, about.get("heard", False)
+            )
             catalogue[info.path if is_remote(info.path) else info.fingerprint] = ready
         return catalogue
 
@@ -253,7 +256,7 @@ class Searcher:
                 continue
             self.session.progress("looking", done, len(videos))  # a file that is new here is read whole
             one = self._same(str(video), catalogue) if isinstance(video, (str, os.PathLike)) else None
-            if one is None:
+            if one is None or (self.session.recognizer and not one.heard):
                 missing.append(video)
             else:
                 ready.append(one)
@@ -297,12 +300,13 @@ class Searcher:
     def store_vectors(self, decoder: Decoder, index: SparseIndex) -> IndexedVideo:
         """Store the vectors of an indexed video: of its probes, and of what is said in it."""
         key, info = index_key(decoder, index.config), decoder.info
-        _, speech = self.session.heard(decoder, *index.span)
+        transcript, speech = self.session.heard(decoder, *index.span)
         path = info.path
         if not is_remote(path) and Path(path).exists():  # others search from other folders
             path = str(Path(path).absolute())
         about: dict[str, Any] = {"fingerprint": info.fingerprint, "video": replace(info, path=path).to_json()}
         about |= {"said": speech is not None, "config": asdict(index.config)}
+        about["heard"] = bool(transcript and transcript.source)
         if speech is not None:
             starts = [passage.start for passage in speech.passages]
             frames = (np.searchsorted(decoder.seconds, starts, side="right") - 1).clip(0)
@@ -314,7 +318,7 @@ class Searcher:
         probes = features.get(index.frames, "probes")
         vectors = np.asarray(self._scorer.search_vectors(probes.encoded), np.float16)
         self.pictures.put(key, about, probes.frames, vectors)
-        return IndexedVideo(key, info, index.config, speech is not None, decoder)
+        return IndexedVideo(key, info, index.config, speech is not None, decoder, about["heard"])
 
     def _written(self, decoder: Decoder, frames: NDArray[np.int64], config: IndexConfig) -> Speech | None:
         """What is written on frames, as passages; None without a reader or text."""

@@ -242,9 +242,16 @@ class VideoTools:
         video: Video,
         question: Annotated[str, Field(min_length=1, description="what to find in what is said")],
         passages: Annotated[int, Field(ge=1, le=20)] = 5,
+        *,
+        ctx: Context[Any, Any],
     ) -> str:
         """What is said in a video with a transcript: the passages that best match a question, with times."""
-        lines = await self._work("said", await self._video(video), question, passages)
+        registered, scoring = await self._video(video), self._service.settings.scoring
+        if (scoring.listen or scoring.listen_url) and (job := self._service.index(registered)):
+            await self._finished(job, ctx, {}, time.monotonic() + REPLY_SECONDS)
+            if job.active:  # its sound is transcribed, which may take minutes
+                return f"{registered.name}: still listening; it goes on, ask again"
+        lines = await self._work("said", registered, question, passages)
         if not lines:
             raise ToolError("this video has no transcript: no text track, no subtitle file beside it")
         return "\n".join(f"{start:.1f} to {end:.1f} s: {text}" for start, end, text in lines)

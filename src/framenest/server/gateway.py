@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 from urllib.parse import unquote
 
@@ -61,6 +62,7 @@ class Gateway:
         token = service.settings.token
         self._key, self._secrets = key.encode() if key else None, (token, session(token)) if token else ()
         self.client = httpx.AsyncClient(
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # one client's are no other's
             timeout=httpx.Timeout(ANSWER_SILENT_SECONDS, connect=10.0, pool=None),
             limits=httpx.Limits(keepalive_expiry=2.0),  # as many as there are clients; servers have 5 seconds
         )
@@ -71,7 +73,7 @@ class Gateway:
         if not self._url:
             raise Refusal(404, "this server has no gateway to a model; it was started without --upstream")
         request, path = Request(scope, receive), scope["path"]
-        posts = request.method == "POST"
+        posts, refusal = request.method == "POST", None  # none also if the client leaves
         is_chat = posts and dialect_at(path) is not None
         is_json = is_chat or (posts and "json" in request.headers.get("content-type", ""))
         async with self._bodies.read(request, is_json=is_json) as body, anyio.create_task_group() as group:

@@ -197,7 +197,7 @@ class Guard:
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "other")
             self._metrics.request(scope["method"], route, status, seconds)
-            path = scope["path"].encode("unicode_escape").decode()
+            path = scope["path"].replace(self._token or "\0", "TOKEN").encode("unicode_escape").decode()
             log.info("%s %s %d %.1f ms", scope["method"], path, status, 1000 * seconds)
 
     def _check(self, request: Request) -> None:

@@ -25,6 +25,7 @@ from framenest.retrieval.search import Searcher
 from framenest.scorers import wait_until_loaded
 from framenest.server.server_settings import ServerSettings
 from framenest.session import Session
+from framenest.transcript import NONE, find_transcript
 from framenest.video.decoder import Decoder, HasStreams, one_by_one
 from framenest.video.opening import must_not_fetch_unasked, reopen
 
@@ -75,11 +76,13 @@ class VideoTasks:
     def describe(self, path: str) -> dict[str, Any]:
         """What a video is, without indexing it: its VideoInfo, its streams, where its transcript is from."""
         decoder = self._session.open(path)
-        transcript = self._session.transcript(decoder)
+        session = self._session
+        transcript = find_transcript(decoder, session.scoring.subtitles or NONE, session.store)
+        later = "made from the sound when it is needed" if session.recognizer else None
         return {
             "video": decoder.info.to_json(),
             "streams": decoder.streams() if isinstance(decoder, HasStreams) else [],
-            "transcript": transcript.source if transcript and transcript.lines else None,
+            "transcript": transcript.source if transcript and transcript.lines else later,
         }
 
     def look_at(self, path: str, times: list[float], short: int) -> list[tuple[int, float, bytes]]:

@@ -99,6 +99,22 @@ class HasSubtitles(Decoder, Protocol):
         ...
 
 
+SOUND_RATE = 16_000
+"""Samples of sound a second."""
+
+
+@runtime_checkable
+class HasSound(Decoder, Protocol):
+    """A decoder that decodes the sound of its file."""
+
+    def sound(self, first: int = 0) -> Iterator[NDArray[np.float32]]:
+        """Mono samples in [-1, 1] from sample `first` on, in pieces of any length; 0 is at the first frame.
+
+        What is missing or damaged is silent.
+        """
+        ...
+
+
 @runtime_checkable
 class HasFile(Decoder, Protocol):
     """A decoder that knows the file of its video, for the subtitle files next to it."""

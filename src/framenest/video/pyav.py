@@ -6,9 +6,11 @@ import io
 import math
 import queue
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import Any
 
 import av
@@ -24,7 +26,7 @@ from framenest.processes import cores, machine_memory, process_memory
 from framenest.progress import ShowProgress
 from framenest.protocols import Store
 from framenest.video.address import find
-from framenest.video.decoder import Picture, PictureDecoder, Sizes, SubtitleTrack
+from framenest.video.decoder import SOUND_RATE, Picture, PictureDecoder, Sizes, SubtitleTrack
 from framenest.video.guarded_opening import describe_guarded
 from framenest.video.reader import Reader, Run, plan
 from framenest.video.scale import Orientation, Scaler
@@ -38,7 +40,10 @@ _REFERENCE_BYTES, _REFERENCE_SHARE = 2**30, 1 / 16
 _REFERENCE_FRAMES = 20
 """Frames that one decoder may hold."""
 DAMAGED_VIDEO = "this video is damaged: some frames are as a player patches them up, or left out"
+DAMAGED_SOUND = "some of the sound of this video is damaged"
 _TEXT_CODECS = ("subrip", "srt", "text", "webvtt", "ass", "ssa", "mov_text")
+_GAP_SAMPLES = SOUND_RATE // 10
+"""Samples by which sound may be late or early; then silence fills the gap, or frames are left out."""
 _SUBSTATION_FIELDS = 8  # before the text of a line
 
 
@@ -80,18 +85,18 @@ class PyAVDecoder(PictureDecoder):
         else:
             check_file(path)
             source = Source.at(path, local.fingerprint(path), stream)
-        if stream is not None:
-            source = replace(source, fingerprint=f"{source.fingerprint}-{stream}")
         return cls._of(source, store or local)
 
     @classmethod
-    def of_bytes(cls, data: bytes, name: str, store: Store) -> PyAVDecoder:
+    def of_bytes(cls, data: bytes, name: str, store: Store, stream: int | None = None) -> PyAVDecoder:
         """Open a file in memory; it shares cache entries with the same file on disk. name: for messages."""
-        source = Source(name, buffer_hash(memoryview(data)), open_file=lambda: io.BytesIO(data))
+        source = Source(name, buffer_hash(memoryview(data)), stream, open_file=lambda: io.BytesIO(data))
         return cls._of(source, store)
 
     @classmethod
     def _of(cls, source: Source, store: Store) -> PyAVDecoder:
+        if source.stream is not None:
+            source = replace(source, fingerprint=f"{source.fingerprint}-{source.stream}")
         key = f"timeline/{digest(source.fingerprint, cls.version, DESCRIPTION_FORMAT)}"
         described = store.get(key)
         if not described:
@@ -104,10 +109,10 @@ class PyAVDecoder(PictureDecoder):
         )
         return decoder
 
-    def _note_damage(self) -> None:
+    def _note_damage(self, note: str = DAMAGED_VIDEO) -> None:
         """Note in `info`, now and whenever this video is opened again, that it is damaged."""
-        if DAMAGED_VIDEO not in self.info.notes:
-            self.info = replace(self.info, notes=(*self.info.notes, DAMAGED_VIDEO))
+        if note not in self.info.notes:
+            self.info = replace(self.info, notes=(*self.info.notes, note))
             self._remember(self.info)
 
     def streams(self) -> list[str]:
@@ -149,6 +154,29 @@ class PyAVDecoder(PictureDecoder):
                         yield start, end, _subtitle_text(bytes(packet), track.codec)
             except DAMAGE:  # a truncated file ends here, as its video does
                 return
+
+    def sound(self, first: int = 0) -> Iterator[NDArray[np.float32]]:
+        """See `HasSound`. The track is FFmpeg's choice."""
+        at, end = 0, round(self.info.duration * SOUND_RATE)
+        silence = np.zeros(_GAP_SAMPLES, np.float32)
+        with closing(self.source.open()) as opened:
+            stream: Any = opened.container.streams.best("audio")
+            track: Any = replace(opened, stream=stream)
+            # A track may change its format.
+            resamplers = defaultdict[Any, Any](lambda: av.AudioResampler("flt", "mono", SOUND_RATE))
+            packets = chain(track.packets(), [None]) if stream else ()
+            for frame in (frame for packet in packets for frame in track.decode(packet)):
+                due = at if frame.time is None else round((frame.time - self.info.start) * SOUND_RATE)
+                gap = min(due, end) - at
+                if at >= end or gap < -_GAP_SAMPLES:
+                    continue
+                resampler = resamplers[frame.format.name, frame.layout.name, frame.sample_rate]
+                sound = (piece.to_ndarray()[0] for piece in resampler.resample(frame))
+                for samples in chain(repeat(silence, max(0, gap) // _GAP_SAMPLES), sound):
+                    yield samples[max(0, first - at) : max(0, end - at)]
+                    at += len(samples)
+            if track.damaged:
+                self._note_damage(DAMAGED_SOUND)
 
     def scaler(self, sizes: Sizes) -> Scaler:
         """Makes upright pictures of these sizes from frames of this video."""

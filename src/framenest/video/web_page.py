@@ -149,7 +149,9 @@ def download(url: str, folder: str, guarded: bool) -> dict[str, Any]:
         # English captions before others, written before automatic ones.
         kinds = [info.get(kind) or {} for kind in ("subtitles", "automatic_captions")]
         every = [(name or "", file) for kind in kinds for name, files in kind.items() for file in files]
-        usable = [one for one in every if one[1].get("ext") in ("vtt", "srt", "ass", "ssa")]
+        # YouTube translates its automatic captions into 100 languages; nobody said those words.
+        spoken = [one for one in every if "tlang=" not in str(one[1].get("url"))]
+        usable = [one for one in spoken if one[1].get("ext") in ("vtt", "srt", "ass", "ssa")]
         if not usable:
             return {"files": [video.name]}
         name, captions = max(usable, key=lambda one: one[0].startswith("en"))
