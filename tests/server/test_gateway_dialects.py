@@ -678,7 +678,7 @@ def test_the_official_clients_raise_such_an_error(openai_client, anthropic_clien
     import anthropic
     import openai
 
-    usual, commented = gateway.Reply.comment, []
+    usual, commented = gateway.ClientReply.comment, []
 
     async def comment(reply, *lines):
         await usual(reply, *lines)
@@ -688,7 +688,7 @@ def test_the_official_clients_raise_such_an_error(openai_client, anthropic_clien
         await commented[-1].wait()
         raise conversation.Refusal(422, "no more kilns")
 
-    monkeypatch.setattr(gateway.Reply, "comment", comment)
+    monkeypatch.setattr(gateway.ClientReply, "comment", comment)
     monkeypatch.setattr(conversation.ChatFrames, "rankings", rankings)
     monkeypatch.setattr(gateway, "COMMENT_SECONDS", 0.01)
     asks = [

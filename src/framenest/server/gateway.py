@@ -83,14 +83,14 @@ class Gateway:
                 group.cancel_scope.cancel()
 
             group.start_soon(end_when_gone)
-            reply = Reply(send, dialect_at(path) or CHAT)
+            reply = ClientReply(send, dialect_at(path) or CHAT)
             answer = self._chat if is_chat else self._pass_json if is_json else self._relay
             refusal = await self._refusal(answer(request, body, reply), reply)
             group.cancel_scope.cancel()
         if refusal is not None:
             raise refusal
 
-    async def _refusal(self, answering: Awaitable[Any], reply: Reply) -> Refusal | None:
+    async def _refusal(self, answering: Awaitable[Any], reply: ClientReply) -> Refusal | None:
         """Returns a refusal, since one that is raised within a task group becomes a group."""
         try:
             await answering
@@ -107,11 +107,11 @@ class Gateway:
         await reply.piece(reply.dialect.error_event(refusal.status, str(refusal)), more=False)
         return None
 
-    async def _pass_json(self, request: Request, body: Body, reply: Reply) -> None:
+    async def _pass_json(self, request: Request, body: Body, reply: ClientReply) -> None:
         await asyncio.to_thread(refuse_videos, body, request.scope["path"])
         await self._relay(request, body, reply)
 
-    async def _chat(self, request: Request, body: Body, reply: Reply) -> None:
+    async def _chat(self, request: Request, body: Body, reply: ClientReply) -> None:
         chat = await asyncio.to_thread(parse_request, body, reply.dialect)
         if chat.is_plain:
             await self._relay(request, body, reply)
@@ -124,7 +124,7 @@ class Gateway:
             if await self._relay(request, body, reply, turn):
                 break
 
-    async def _read(self, chat: Conversation, reply: Reply) -> None:
+    async def _read(self, chat: Conversation, reply: ClientReply) -> None:
         """Read a conversation; a stream gets comments meanwhile, so that no client gives up."""
 
         async def comment() -> None:
@@ -144,7 +144,9 @@ class Gateway:
         if refusal is not None:
             raise refusal
 
-    async def _relay(self, request: Request, body: Body, reply: Reply, turn: ShownTurn | None = None) -> bool:
+    async def _relay(
+        self, request: Request, body: Body, reply: ClientReply, turn: ShownTurn | None = None
+    ) -> bool:
         """Send a request upstream and relay the response, piece by piece, with headers about its last turn.
 
         Returns False, and relays nothing, if the model cannot tell and the turn offers more frames.
@@ -227,7 +229,7 @@ class Gateway:
         raise Refusal(501, f"{self._name} has no {GATEWAY}{turn.chat.dialect.path}: {INSTEAD}")
 
 
-class Reply:
+class ClientReply:
     """What a client gets; a stream may begin with comments, before the model's server is asked."""
 
     def __init__(self, send: Send, dialect: Dialect) -> None:
