@@ -74,7 +74,8 @@ test-browser: $(VENV)/test-browser system-chromium
 
 # The server: its page in a real browser, its API fuzzed from its OpenAPI document; the MCP server.
 test-server: $(VENV)/test-browser $(VENV)/test-server models system-chromium
-	$(BIN)/python -m pytest tests/server/test_server_browser.py tests/server/test_server_fuzz.py tests/agents tests/test_examples.py
+	$(BIN)/python -m pytest tests/server/test_server_browser.py tests/server/test_server_fuzz.py \
+		tests/server/test_gateway_dialects.py tests/agents tests/test_examples.py
 
 # A real OpenAI-compatible server and transformers models, all with random weights; the notebook.
 test-ask: $(VENV)/test-lmm models
