@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import random_models
 
-from framenest import Prefix, lmm, open_video
+from framenest import Prefix, lmm, open_video, rank
 from media import numbered_picture
 
 for package in ("torch", "transformers"):
@@ -106,3 +106,18 @@ def test_a_llava_reads_a_time_before_every_image(decoder, tmp_path):
         f"<{second} seconds>" + "<image>" * 16 for second in ("0.3", "0.9")
     ]
     assert len(made["answer"]) == 12
+
+
+def test_load_video_reads_the_stream_that_was_ranked(shared_data):
+    """transformers reads the first video stream of a file, FFmpeg chooses the larger one."""
+    from transformers.video_utils import load_video
+
+    path = str(shared_data / "video" / "nasa_13013.mp4")
+    chosen = rank(path, None, 4).video
+    assert chosen.num_frames == 390
+    assert "this is stream 3 of the video streams 0 (320×180), 3 (480×270)" in chosen.notes[0]
+    prefix = rank(open_video(path, stream=0), None, 4)
+    frames, metadata = load_video(path, sample_indices_fn=lambda **_: prefix.frames, backend="pyav")
+    assert (metadata.total_num_frames, prefix.video.num_frames) == (325, 325)
+    for mine, theirs in zip(prefix.images(), frames, strict=True):
+        assert np.abs(np.asarray(mine, np.int16) - np.asarray(theirs, np.int16)).mean() < 4

@@ -53,5 +53,5 @@ def test_many_frames_are_cut_to_the_best(clip, monkeypatch):
 
 def test_without_the_video_it_says_why(frames):
     html = fn.rank(frames, None, 3, fps=25)._repr_html_()
-    assert "No images: this video was frames in memory" in html
+    assert "No images: this video was in memory" in html
     assert "3 frames of" in "".join(well_formed(html).itertext())

@@ -1,7 +1,9 @@
 """A Prefix in the hands of a user: its frames as images and arrays, one by one, in one call."""
 
 import inspect
+import io
 import json
+import tempfile
 from contextlib import suppress
 from dataclasses import replace
 
@@ -77,11 +79,34 @@ def test_one_by_one(ranking):
 
 def test_a_video_in_memory_is_given_again(frames):
     prefix = fn.rank(frames, None, 3, fps=25)
-    with pytest.raises(fn.VideoError, match="was frames in memory; give it again: video="):
+    with pytest.raises(fn.VideoError, match="was in memory; give it again: video="):
         prefix.images()
     assert [number_in(np.asarray(image)) for image in prefix.images(video=frames)] == prefix.frames.tolist()
     with pytest.raises(fn.IndexMismatch, match="has changed"):
         prefix.images(video=frames[:-1])
+
+
+def test_bytes_and_file_objects_are_videos(clip, tmp_path):
+    data, expected = clip.read_bytes(), fn.rank(str(clip), None, 3)
+    written = io.BytesIO()
+    written.write(data)  # it stands at its end
+    with clip.open("rb") as file, tempfile.SpooledTemporaryFile() as spooled:
+        spooled.write(data)
+        for given in (data, file, written, spooled, clip):
+            prefix = fn.rank(given, None, 3)
+            assert prefix.frames.tolist() == expected.frames.tolist()
+            assert prefix.video.fingerprint == expected.video.fingerprint
+            shown = [number_in(np.asarray(image)) for image in prefix.images(video=given)]
+            assert shown == prefix.frames.tolist()
+    prefix = fn.rank(data, None, 3)
+    with pytest.raises(fn.VideoError, match="was in memory; give it again: video="):
+        prefix.images()
+    with pytest.raises(fn.VideoError, match="its own times"):
+        fn.open_video(data, fps=5)
+    with pytest.raises(fn.VideoError, match="<bytes>: not a video"):
+        fn.open_video(b"Dear server,")
+    with (tmp_path / "text").open("w+") as text, pytest.raises(fn.VideoError, match="mode 'rb'"):
+        fn.open_video(text)
 
 
 def test_a_list_of_images_or_arrays_is_a_video(frames):

@@ -103,8 +103,8 @@ class MEC:
         """Rank the frames of a video for a question.
 
         Args:
-            video: a path, a URL, a folder of images, frames in memory (an array (n, H, W, 3), or a list of
-                Pillow images or arrays) or a Decoder.
+            video: a path, a URL, a folder of images, the bytes of a video file, a file object, frames in
+                memory (an array (n, H, W, 3), or a list of Pillow images or arrays) or a Decoder.
             question: None ranks without a question.
             options: the possible answers; they are scored with the question if `relevance_text` is
                 "question+options".

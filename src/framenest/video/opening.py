@@ -11,23 +11,28 @@ import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from PIL import Image
 
+from framenest.cache.directory import DirectoryStore
 from framenest.errors import ConfigError, IndexMismatch, VideoError
 from framenest.frames import VideoInfo
 from framenest.plugins import load_plugin, plugins
 from framenest.progress import ShowProgress
 from framenest.protocols import Store
 from framenest.video.decoder import Decoder
+from framenest.video.pyav import PyAVDecoder
 from framenest.video.source import is_remote
 from framenest.video.stills import ArrayDecoder, ImageFolderDecoder, stacked
 
 DECODERS = "framenest.decoders"
-Video = str | os.PathLike[str] | Decoder | np.ndarray[Any, Any] | Sequence[Image.Image | np.ndarray[Any, Any]]
+Frames = np.ndarray[Any, Any] | Sequence[Image.Image | np.ndarray[Any, Any]]
+Video = str | os.PathLike[str] | bytes | BinaryIO | Decoder | Frames
 """Anything that `open_video` opens."""
+IN_MEMORY = "<bytes>"
+"""The path of a video file in memory."""
 
 
 def open_video(
@@ -43,8 +48,9 @@ def open_video(
 
     Args:
         video: a path, a URL (http(s), with the extra `web` of a page; all that fsspec opens with `remote`),
-            a folder of numbered images, frames in memory (an array (n, H, W, 3) of uint8 RGB, or a list of
-            Pillow images or arrays (H, W, 3) of one size), or a Decoder, returned unchanged.
+            a folder of numbered images, the bytes of a video file, a file object (read whole), frames in
+            memory (an array (n, H, W, 3) of uint8 RGB, or a list of Pillow images or arrays (H, W, 3) of one
+            size), or a Decoder, returned unchanged.
         fps: frames per second of a folder, 1 by default, or of frames in memory.
         stream: which stream of a file, counted from 0; FFmpeg's choice by default.
         decoder: "pyav", or NAME or NAME:ARGUMENT of a decoder for files and URLs that another package
@@ -83,8 +89,21 @@ def open_video(
         return opened
     if isinstance(video, Decoder):
         return video
+    if fps is not None or decoder != "pyav":
+        raise VideoError(f"{IN_MEMORY}: a video file in memory has its own times, and pyav decodes it")
+    return PyAVDecoder.of_bytes(_bytes_of(video), IN_MEMORY, store or DirectoryStore(), stream)
+
+
+def _bytes_of(video: Any) -> bytes:
+    if hasattr(video, "read"):
+        if video.seekable():
+            video.seek(0)
+        video = video.read()
+    if isinstance(video, bytes):
+        return video
     raise VideoError(
-        f"not a video: {type(video).__name__}; give a path, a Decoder, or an array or list of frames"
+        f"not a video: {type(video).__name__}; give a path, bytes, a file open with mode 'rb', a Decoder, "
+        "or an array or list of frames"
     )
 
 
@@ -132,8 +151,8 @@ def reopen(
     needs_fps = isinstance(where, (np.ndarray, list, tuple))
     if isinstance(where, (str, os.PathLike)):
         where = os.fspath(where)
-        if where == ArrayDecoder.PATH:
-            raise VideoError("this video was frames in memory; give it again: video=")
+        if where in (ArrayDecoder.PATH, IN_MEMORY):
+            raise VideoError("this video was in memory; give it again: video=")
         if video is None:
             must_not_fetch_unasked(known)
         if not is_remote(where) and not Path(where).exists():

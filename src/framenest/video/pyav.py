@@ -84,18 +84,18 @@ class PyAVDecoder(PictureDecoder):
         else:
             check_file(path)
             source = Source.at(path, local.fingerprint(path), stream)
-        if stream is not None:
-            source = replace(source, fingerprint=f"{source.fingerprint}-{stream}")
         return cls._of(source, store or local)
 
     @classmethod
-    def of_bytes(cls, data: bytes, name: str, store: Store) -> PyAVDecoder:
+    def of_bytes(cls, data: bytes, name: str, store: Store, stream: int | None = None) -> PyAVDecoder:
         """Open a file in memory; it shares cache entries with the same file on disk. name: for messages."""
-        source = Source(name, buffer_hash(memoryview(data)), open_file=lambda: io.BytesIO(data))
+        source = Source(name, buffer_hash(memoryview(data)), stream, open_file=lambda: io.BytesIO(data))
         return cls._of(source, store)
 
     @classmethod
     def _of(cls, source: Source, store: Store) -> PyAVDecoder:
+        if source.stream is not None:
+            source = replace(source, fingerprint=f"{source.fingerprint}-{source.stream}")
         key = f"timeline/{digest(source.fingerprint, cls.version, DESCRIPTION_FORMAT)}"
         described = store.get(key)
         if not described:

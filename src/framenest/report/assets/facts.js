@@ -27,9 +27,8 @@ export function head(data) {
 
 /** As the command line says it. */
 function matchText(match) {
-  const none = "nothing in this video clearly matches the question; these are the best frames";
-  const verdict = match.verdict === "none" ? [term("match", none)] : [term("match"), ` ${match.verdict}`];
-  return el("span", {}, ...verdict, match.words ? ` · ${match.words}` : "");
+  const none = match.verdict === "none" ? ": nothing in this video clearly matches; these are the best frames" : "";
+  return el("span", {}, term("match"), ` ${match.verdict}${none}`, match.words ? ` · ${match.words}` : "");
 }
 
 const some = (n, name) => [`${count(n)} `, term(name, n === 1 ? name : `${name}s`)];
