@@ -4,7 +4,7 @@
 # make wheel           build sdist and wheel, check them, install the wheel and rank a video with it
 # make tables          write the tables and numbers of the pages from benchmarks/results
 # make docs            build the documentation site in build/site
-# make test-lmms-eval  the real lmms-eval, in a separate environment of 6 GB
+# make test-lmms-eval  the real lmms-eval, in a separate environment of 1.9 GB
 # make test-vllm       the real vLLM as far as it loads videos, in a separate environment of 2.5 GB
 # make fuzz            damaged video files, with new seeds each time; MINUTES=30 for longer
 # make test-newest     the core tests with the newest dependencies, ignoring the constraints
@@ -21,7 +21,7 @@ LOCKED := $(call constrained,constraints.txt)
 MINUTES ?= 5
 
 .PHONY: demo docs tables screenshot test lint types core-tests fuzz test-all test-models test-browser \
-	test-server test-ask test-ray test-lmms-eval collect-lmms-eval test-vllm test-newest test-oldest wheel constraints \
+	test-server test-ask test-ray test-lmms-eval test-vllm test-newest test-oldest wheel constraints \
 	models system-chromium system-espeak clean
 
 # In an environment of its own, with the extra `tags` alone: the linters' and tests' takes 850 MB.
@@ -49,7 +49,7 @@ core-tests: $(VENV)/installed models
 models: $(VENV)/installed
 	$(BIN)/framenest models fetch tags
 
-test-all: test docs wheel test-models test-browser test-server test-ask test-ray collect-lmms-eval
+test-all: test docs wheel test-models test-browser test-server test-ask test-ray test-lmms-eval
 
 # The documentation site, in build/site. A dead link or anchor fails.
 docs: $(VENV)/docs
@@ -74,7 +74,8 @@ test-browser: $(VENV)/test-browser system-chromium
 
 # The server: its page in a real browser, its API fuzzed from its OpenAPI document; the MCP server.
 test-server: $(VENV)/test-browser $(VENV)/test-server models system-chromium
-	$(BIN)/python -m pytest tests/server/test_server_browser.py tests/server/test_server_fuzz.py tests/agents tests/test_examples.py
+	$(BIN)/python -m pytest tests/server/test_server_browser.py tests/server/test_server_fuzz.py \
+		tests/server/test_gateway_dialects.py tests/agents tests/test_examples.py
 
 # A real OpenAI-compatible server and transformers models, all with random weights; the notebook.
 test-ask: $(VENV)/test-lmm models
@@ -85,21 +86,12 @@ test-ask: $(VENV)/test-lmm models
 test-ray: $(VENV)/test-ray
 	$(BIN)/python -m pytest tests/corpus tests/cache/test_remote_store.py tests/retrieval/test_library.py
 
-# The real lmms-eval on a CPU, with a random-weight Qwen3-VL, and the whole processors of Qwen3-VL and
-# Qwen3.5. They need torchvision, which needs a CUDA build of torch: 6 GB. So test-all only checks that the
-# tests can be collected, if the environment exists.
-LMMS_EVAL_TESTS := tests/evaluation/test_lmms_eval_run.py tests/evaluation/test_lmms_eval_conventions.py \
-	tests/lmm/test_video_processors.py tests/lmm/test_frame_pixels.py
-
+# The real lmms-eval on a CPU: two ranks that ask a scripted server, random-weight models, a whole plan of
+# benchmarks/reproduce.py; and the whole processors of Qwen3-VL and Qwen3.5.
 test-lmms-eval: .venv-lmms-eval/installed
-	.venv-lmms-eval/bin/python -m pytest -rA $(LMMS_EVAL_TESTS)
-
-collect-lmms-eval: $(if $(wildcard .venv-lmms-eval/installed),.venv-lmms-eval/installed)
-	@if test -e .venv-lmms-eval/installed; then \
-		.venv-lmms-eval/bin/python -m pytest --collect-only -q $(LMMS_EVAL_TESTS); \
-	else \
-		echo "NOT RUN: the tests with the real lmms-eval. To install its 6 GB and run them: make test-lmms-eval"; \
-	fi
+	.venv-lmms-eval/bin/python -m pytest -n 2 --dist loadfile tests/evaluation/test_lmms_eval_run.py \
+		tests/evaluation/test_plan_run.py tests/evaluation/test_lmms_eval_conventions.py \
+		tests/lmm/test_video_processors.py tests/lmm/test_frame_pixels.py
 
 # The real vLLM loads videos in process, with the plug-in; it runs no model.
 test-vllm: .venv-vllm/installed
@@ -109,8 +101,7 @@ test-vllm: .venv-vllm/installed
 wheel: .venv-tools/installed
 	$(LOCKED) .venv-tools/bin/python .ci/wheel.py
 
-# uv asks PyPI, or what UV_INDEX_URL and the like name. lmms-eval needs another version of torch, so it has a
-# separate file.
+# uv asks PyPI, or what UV_INDEX_URL and the like name. lmms-eval needs an older PyAV, so it has a separate file.
 COMPILE := .venv-tools/bin/uv pip compile --quiet --upgrade --universal --fork-strategy fewest \
 	--python-version 3.11 --no-annotate --custom-compile-command "make constraints" pyproject.toml
 
@@ -155,6 +146,7 @@ $(VENV)/test-%: $(VENV)/installed
 .venv-lmms-eval/installed: pyproject.toml constraints-lmms-eval.txt
 	test -x .venv-lmms-eval/bin/python || $(PYTHON) -m venv .venv-lmms-eval
 	$(call constrained,constraints-lmms-eval.txt) .venv-lmms-eval/bin/python $(INSTALL) --editable '.[test-lmms-eval]'
+	.venv-lmms-eval/bin/python $(INSTALL) --no-deps lmms-eval==0.7.3 qwen-vl-utils==0.0.14 torchvision==0.28.0
 	touch $@
 
 .venv-vllm/installed: pyproject.toml constraints.txt

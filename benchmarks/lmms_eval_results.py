@@ -13,6 +13,7 @@ from typing import Any
 
 from framenest.errors import ConfigError, StoreError
 from framenest.evaluation.benchmarks import READERS
+from framenest.evaluation.lmms_eval.hook import REQUEST_FAILED
 from framenest.evaluation.lmms_eval.tasks import DURATIONS, NATIVE, TaskSettings
 
 RESULT_FILES = "*_results.json"
@@ -21,8 +22,8 @@ BUDGETS = ("max_num_frames", "num_frames", "nframes", "max_frames", "codec_targe
 MODELS = ("pretrained", "model_version", "model")
 """Names of the argument that is the model."""
 THINKING = ("enable_thinking", "enable_thinking_kwarg")
-REQUEST_FAILED = "[LMMS_EVAL_REQUEST_FAILED"
-"""How an answer begins that lmms-eval's models of a server write, and score, after their last retry."""
+THINKING_BY_DEFAULT = ("qwen3_5",)
+"""lmms-eval's models that think unless they are told not to."""
 METRICS: dict[str, dict[str, tuple[str, float]]] = {
     "videomme": {
         "Overall": ("videomme_perception_score", 1),
@@ -91,7 +92,8 @@ def _read_runs(file: Path) -> Iterator[TaskRun]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{file}: not a result file of lmms-eval ({error!r})") from error
     model = next((str(arguments[name]) for name in MODELS if arguments.get(name)), str(config["model"]))
-    thinking = any(str(arguments.get(name)).lower() == "true" for name in THINKING)
+    said = [str(arguments[name]).lower() == "true" for name in THINKING if arguments.get(name) is not None]
+    thinking = any(said) if said else config["model"] in THINKING_BY_DEFAULT
     others = {k: v for k, v in arguments.items() if k not in (*BUDGETS, *MODELS, *THINKING)}
     for task, numbers in results.items():
         settings = DEFAULTS | _settings(configs.get(task, {}).get("lmms_eval_specific_kwargs"))

@@ -1,12 +1,18 @@
 """The paper's tables beside one's own numbers, with the differences, its summary figures and figure 1(b).
 
-    python benchmarks/reproduce.py logs/ --efficiency seconds.json --figure plot.png -o tables.md
+    python benchmarks/reproduce.py --run benchmarks/plan.toml [--only main,ablation] [--estimate | --dry-run]
+    python benchmarks/reproduce.py results/ --efficiency seconds.json --figure plot.png -o tables.md
+
+The first runs a plan: it tells the GPU hours of each table, starts and ends servers, selects frames, asks
+models, goes on where it was interrupted, and writes tables.md and tradeoff.png into the plan's folder
+(run_plan.py). The second draws tables from results alone.
 
 RESULTS are result files of lmms-eval, or folders of these, with their files of samples beside them. All
 tables are printed; -o also writes them into a file. The paper's numbers are in benchmarks/paper.json.
 
 A score over fewer answers than its benchmark has questions is shown with their number, and is in no mean and
-no difference. All runs of a model must be alike but for selector and K.
+no difference. All runs of a model must be alike but for selector and K. Behind ± is the standard error of a
+proportion; Video-MME-v2's Non-Lin. and MLVU's mean of types have none.
 """
 
 from __future__ import annotations
@@ -18,7 +24,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lmms_eval_results import TaskRun, read_result_files
+from lmms_eval_results import RESULT_FILES, TaskRun, read_result_files
+from run_plan import run_plan
 
 from framenest.errors import ConfigError
 from framenest.evaluation.recall import REGIMES
@@ -41,25 +48,31 @@ TITLES = {
     "main": "Main table: Qwen3.5-9B, thinking off",
     "llava": "LLaVA-OneVision-2, a figure without numbers in the paper",
     "internvl": "InternVL3.5, a figure without numbers in the paper",
-    "components": "Components: Video-MME Overall, means of K = 8, 16; 32, 64; 128, 256",
+    "ablation": "Components: Video-MME Overall, means of K = 8, 16; 32, 64; 128, 256",
     "schedules": "Schedules, likewise (the paper's average for front-loaded is not the mean of its parts)",
     "horizons": "Horizons: Video-MME Overall",
     "scales": "Sizes of Qwen3.5: Video-MME Overall",
-    "fine": "Eleven budgets: Video-MME Overall",
+    "budgets": "Eleven budgets: Video-MME Overall",
     "thinking": "Thinking on: Video-MME Overall",
     "efficiency": "Efficiency: seconds a question, Video-MME Long",
     "parts": "The parts of these seconds",
 }
 
 
-class PartialScore(float):
-    """A score over fewer answers than there are questions."""
+class Score(float):
+    """A score in percent. error: its standard error, if it is a proportion. note: how many answers it rests
+    on, if they are fewer than there are questions."""
 
-    def __new__(cls, value: float, run: TaskRun) -> PartialScore:
+    def __new__(cls, value: float, run: TaskRun, column: str) -> Score:
         score = super().__new__(cls, value)
-        score.note = f"{run.answered:,} of {run.questions:,}"
+        whole = run.answered == run.questions
+        part = 3 if column in ("Short", "Medium", "Long") and "Overall" in run.scores else 1
+        score.note = "" if whole else f"{run.answered:,} of {run.questions:,}"
+        proportion = column not in ("Non-Lin.", "MLVU") and whole
+        score.error = max(0.0, value * (100 - value) * part / run.answered) ** 0.5 if proportion else None
         return score
 
+    error: float | None
     note: str
 
 
@@ -68,13 +81,15 @@ Numbers = Sequence[float | None]
 
 def cell(value: Any) -> str:
     """A number with two decimals, as in the paper; empty for None."""
-    note = f" ({value.note})" if isinstance(value, PartialScore) else ""
-    return "" if value is None else f"{value:.2f}{note}" if isinstance(value, float) else str(value)
+    if isinstance(value, Score):
+        more = f" ({value.note})" if value.note else "" if value.error is None else f" ± {value.error:.2f}"
+        return f"{value:.2f}{more}"
+    return "" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def whole(value: float | None) -> float | None:
     """None for a score over fewer answers than there are questions."""
-    return None if isinstance(value, PartialScore) else value
+    return None if isinstance(value, Score) and value.note else value
 
 
 def refuse_mixed(runs: Sequence[TaskRun]) -> None:
@@ -121,8 +136,7 @@ class Own:
                     f"{best.file} ({best.task}) and {other.file} ({other.task}) have different scores "
                     f"for {column} of {selector} at K = {budget}; give one of them"
                 )
-        value = best.scores[column]
-        return value if best.answered == best.questions else PartialScore(value, best)
+        return Score(best.scores[column], best, column)
 
     def overall(self, selector: str, budgets: Sequence[int] = BUDGETS, **how: Any) -> Numbers:
         return [self.score("Overall", selector, k, **how) for k in budgets]
@@ -268,8 +282,8 @@ def tables(own: Own) -> dict[str, str]:
             for name in ("uniform", "mec")
         ],
     )
-    for name in ("components", "schedules"):
-        rows = [([f"`{s}`"], numbers, own.regimes(s)) for s, numbers in PAPER[name].items()]
+    for name, key in (("ablation", "components"), ("schedules", "schedules")):
+        rows = [([f"`{s}`"], numbers, own.regimes(s)) for s, numbers in PAPER[key].items()]
         made[name] = pairs(["Variant"], regimes, rows)
     made["horizons"] = pairs(["M \\ K"], budgets, [
         ([m], numbers, own.overall(f"mec:horizon={m}" if m != "256" else "mec"))
@@ -281,7 +295,7 @@ def tables(own: Own) -> dict[str, str]:
         for name, numbers in group.items()
     ])  # fmt: skip
     place = COLUMNS.index("Overall")
-    made["fine"] = pairs(["Selector"], [str(k) for k in FINE], [
+    made["budgets"] = pairs(["Selector"], [str(k) for k in FINE], [
         ([s], [main[str(k)][s][place] if str(k) in main else None for k in FINE], own.overall(s, FINE))
         for s in ("uniform", "mec")
     ])  # fmt: skip
@@ -351,12 +365,26 @@ def draw(points: dict[str, list[tuple[str, float, float]]], path: str) -> None:
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("results", nargs="*", help="result files of lmms-eval, or folders of them")
+    parser.add_argument("--run", metavar="PLAN", help="run what a plan says, such as benchmarks/plan.toml")
+    parser.add_argument("--only", default="", metavar="TABLE,…", help="with --run: these tables alone")
+    parser.add_argument("--estimate", action="store_true", help="with --run: tell the GPU hours, and stop")
+    parser.add_argument("--dry-run", action="store_true", help="with --run: print the commands alone")
     parser.add_argument("--efficiency", help="a file of benchmarks/efficiency.py")
     parser.add_argument("--figure", help="draw figure 1(b), accuracy over latency, here")
     parser.add_argument("-o", "--output", help="write the tables into this Markdown file")
     given = parser.parse_args(arguments)
+    only = [name.strip() for name in given.only.split(",") if name.strip()]
+    if given.run:
+        folder = run_plan(given.run, only, dry=given.dry_run, stop_after_estimate=given.estimate)
+        if folder is None:
+            return
+        given.results = [str(folder / "results")] if any(folder.rglob(RESULT_FILES)) else []
+        if (folder / "efficiency.json").exists():
+            given.efficiency, given.figure = str(folder / "efficiency.json"), str(folder / "tradeoff.png")
+        given.output = str(folder / "tables.md")
     own = Own(given.results, given.efficiency)
-    page = "\n\n".join(f"## {TITLES[name]}\n\n{table}" for name, table in tables(own).items() if table)
+    shown = {name: table for name, table in tables(own).items() if table and (not only or name in only)}
+    page = "\n\n".join(f"## {TITLES[name]}\n\n{table}" for name, table in shown.items())
     print(page)
     if given.figure:
         draw(tradeoff(own), given.figure)

@@ -20,6 +20,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+SUFFIXES = (".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpg", ".ogv", ".webm", ".wmv")
+
 
 class Filter:
     class Valves(BaseModel):
@@ -37,18 +39,20 @@ class Filter:
     async def inlet(self, body: dict[str, Any], __user__: dict[str, Any]) -> dict[str, Any]:
         """Add the videos of a chat to its messages, before Open WebUI sends them to the model.
 
-        A video that came with the last message belongs there. Open WebUI does not say with which message an
-        older one came, so the first has it: from turn to turn the messages stay the same.
+        A video belongs to the message that lists it as <file … id="…">, so the messages stay the same from
+        turn to turn. Where Open WebUI lists no files, one that came with the last message belongs there, and
+        any other to the first.
         """
         files = body.get("files") or []
-        videos = {file["id"]: kind for file in files if (kind := content_type(file)).startswith("video/")}
+        videos = {file["id"]: kind for file in files if (kind := video_type(file))}
         turns = [message for message in body["messages"] if message["role"] == "user"]
         if not videos or not turns:
             return body
         asked = (body.get("metadata") or {}).get("user_message") or {}
         new = {file.get("id") for file in asked.get("files") or []}
         for name, kind in videos.items():
-            turn = turns[-1 if name in new else 0]
+            otherwise = turns[-1 if name in new else 0]
+            turn = next((one for one in turns if f'id="{name}"' in text_of(one)), otherwise)
             content = turn["content"]
             text = [{"type": "text", "text": content}] if isinstance(content, str) else content
             url = await self.url(name, kind, __user__["id"])
@@ -74,8 +78,18 @@ class Filter:
         return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
-def content_type(file: dict[str, Any]) -> str:
-    """The MIME type of an attached file; empty for images and knowledge."""
+def video_type(file: dict[str, Any]) -> str:
+    """The MIME type of an attached video; empty for anything else. Browsers do not know some of them."""
     upload = file.get("file")
     meta = (upload.get("meta") if isinstance(upload, dict) else None) or {}
-    return file.get("content_type") or meta.get("content_type") or ""
+    kind = file.get("content_type") or meta.get("content_type") or ""
+    if kind in ("", "application/octet-stream") and Path(file.get("name") or "").suffix.lower() in SUFFIXES:
+        return "video/mp4"  # the gateway looks at the file
+    return kind if kind.startswith("video/") else ""
+
+
+def text_of(message: dict[str, Any]) -> str:
+    """The text of a message, whose parts may be images, too."""
+    content = message["content"]
+    parts = content if isinstance(content, list) else [{"text": content}]
+    return "".join(part.get("text") or "" for part in parts)

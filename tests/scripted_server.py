@@ -13,13 +13,13 @@ class ScriptedServer:
     `requests` keeps what was asked: (path, headers, body).
     """
 
-    def __init__(self, *replies, models=("scripted",), model_fields=None) -> None:
+    def __init__(self, *replies, models=("scripted",), model_fields=None, port=0) -> None:
         self.replies, self.requests = list(replies), []
         self.page = models if callable(models) else None
         named = [] if self.page else models
         self.models = [{"id": name, "object": "model", **(model_fields or {})} for name in named]
         handler = type("Bound", (Handler,), {"script": self})
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._http = ThreadingHTTPServer(("127.0.0.1", port), handler)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
 
     def next_reply(self):

@@ -105,7 +105,8 @@ def options_of(command):
 FOREIGN = {"--mm-processor-kwargs", "--max-num-batched-tokens", "--gpu-memory-utilization",
            "--trust-request-mm-kwargs"}  # vLLM's  # fmt: skip
 FOREIGN |= {"--default-chat-template-kwargs"}
-FOREIGN |= {"--gen_kwargs", "--model_args", "--num_processes"}  # lmms-eval's and accelerate's
+FOREIGN |= {"--gen_kwargs", "--model_args", "--num_processes", "--use_cache"}  # lmms-eval's and accelerate's
+FOREIGN |= {"--only", "--estimate"}  # of benchmarks/reproduce.py
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name != "CHANGELOG.md"], ids=lambda p: p.name)

@@ -197,6 +197,29 @@ class TestOpenWebUI:
         assert [[Path(url).name for url in turn] for turn in urls] == [["kiln.mp4"], ["pot.webm"]]
         assert urls[0][0].startswith("file:///")
 
+    def test_a_video_stays_with_the_message_that_lists_it(self):
+        """Open WebUI 0.12.4 puts such tags before the text of a message that came with files."""
+        files = [upload("kiln", "video/mp4"), upload("pot", "video/webm")]
+        tags = [
+            f'<attached_files>\n<file type="file" id="{name}"/>\n</attached_files>\n\n'
+            for name in ("kiln", "pot")
+        ]
+        texts = [f"{tags[0]}What is it?", f"{tags[1]}And this?", "And then?"]
+        second = self.inlet(texts[:2], files, {"pot"})["messages"]
+        third = self.inlet(texts, files)["messages"]
+        assert third[: len(second)] == second
+        assert [len(message["content"]) for message in second if message["role"] == "user"] == [2, 2]
+
+    @pytest.mark.parametrize(("name", "kind", "video"), [
+        ("kiln.mkv", "application/octet-stream", True), ("kiln.MKV", "", True),
+        ("kiln.bin", "application/octet-stream", False), ("kiln.mkv", "text/plain", False),
+    ])  # fmt: skip
+    def test_a_video_of_a_kind_that_browsers_do_not_know(self, name, kind, video):
+        file = upload("kiln", kind) | {"name": name}
+        body = self.inlet(["What is it?"], [file], {"kiln"})
+        assert isinstance(body["messages"][1]["content"], list) is video
+        assert ("framenest" in body) is video
+
     def test_images_and_documents_stay(self):
         picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
         files = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import socket
 import threading
@@ -19,6 +20,8 @@ from framenest.server.server_settings import ServerSettings
 from framenest.server.service import Service
 from processes import PATIENCE
 from scripted_server import completion
+
+_numbers = itertools.count(1)
 
 
 @dataclass
@@ -62,7 +65,10 @@ class Exchange:
         await self.piece(b"data: " + json.dumps(chunk).encode() + b"\n\n")
 
     async def says(self, text: str) -> None:
-        """An answer, streamed word by word if that was asked for."""
+        """An answer in the API that was asked, streamed word by word if that was asked for."""
+        if self.path.endswith(("/responses", "/messages")):
+            await self._says_in_another_api(text)
+            return
         if not self.json.get("stream"):
             await self.whole(completion(text))
             return
@@ -72,10 +78,58 @@ class Exchange:
         await self.event({}, "stop")
         await self.piece(b"data: [DONE]\n\n", more=False)
 
+    async def _says_in_another_api(self, text: str) -> None:
+        whole, events = (response if self.path.endswith("/responses") else message)(text)
+        if not self.json.get("stream"):
+            await self.whole(whole)
+            return
+        await self.start(kind="text/event-stream")
+        for event in events:
+            named = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
+            await self.piece(named.encode())
+        await self.piece(b"", more=False)
+
     async def gone(self) -> None:
         """Wait until the other side has closed the connection."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
+
+
+def response(text: str) -> tuple[Any, list[Any]]:
+    """An answer of OpenAI's Responses, and the events of its stream."""
+    part = {"type": "output_text", "text": text, "annotations": []}
+    item = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": [part]}
+    whole = {
+        "id": f"resp_{next(_numbers)}", "object": "response", "created_at": 1, "model": "m",
+        "status": "completed", "output": [item],
+        "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
+    }  # fmt: skip
+    place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    events: list[Any] = [{"type": "response.created", "response": whole | {"output": []}}]
+    events.append({"type": "response.output_item.added", "output_index": 0, "item": item | {"content": []}})
+    events.append({"type": "response.content_part.added", "part": part | {"text": ""}, **place})
+    words = [f"{word} " for word in text.split(" ")]
+    events += [
+        {"type": "response.output_text.delta", "delta": word, "logprobs": [], **place} for word in words
+    ]
+    events.append({"type": "response.completed", "response": whole})
+    return whole, [event | {"sequence_number": number} for number, event in enumerate(events)]
+
+
+def message(text: str) -> tuple[Any, list[Any]]:
+    """An answer of Anthropic's Messages, and the events of its stream."""
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    whole = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "usage": usage}
+    whole |= {"content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "stop_sequence": None}
+    events: list[Any] = [{"type": "message_start", "message": whole | {"content": [], "stop_reason": None}}]
+    events.append({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
+    for word in text.split(" "):
+        delta = {"type": "text_delta", "text": f"{word} "}
+        events.append({"type": "content_block_delta", "index": 0, "delta": delta})
+    events.append({"type": "content_block_stop", "index": 0})
+    stop = {"stop_reason": "end_turn", "stop_sequence": None}
+    events += [{"type": "message_delta", "delta": stop, "usage": usage}, {"type": "message_stop"}]
+    return whole, events
 
 
 async def canned(exchange: Exchange) -> None:

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Literal, Self, get_args
 
 from framenest.errors import BadSetting, ConfigError
-from framenest.text import is_url
 
 MAX_FLOAT = sys.float_info.max
 Allowed = tuple[str, Callable[[Any], bool]]
@@ -67,7 +66,6 @@ SUBTITLES: Allowed = (
     "auto, none, a file or a folder",
     lambda value: isinstance(value, str) and bool(value.strip()),
 )
-URL: Allowed = "an http(s) URL", lambda value: isinstance(value, str) and is_url(value)
 DEVICES: Allowed = (
     "a name such as cpu or cuda:0, or several with commas",
     lambda value: isinstance(value, str) and all(part.strip() for part in value.split(",")),
@@ -241,12 +239,10 @@ class ScorerConfig(CheckedSettings):
         optional(SUBTITLES),
     )
     listen: bool = setting(
-        False, "If there is no transcript, make one of the sound, with Whisper (extra `asr`).", SWITCH
+        False, "Without a transcript, make one of the sound (extra `asr`: Whisper).", SWITCH
     )
     listen_url: str | None = setting(
-        None,
-        "Have this OpenAI-compatible server do it. It gets the sound and the key in $OPENAI_API_KEY.",
-        optional(URL),
+        None, "Have this OpenAI-compatible server do it; it gets the sound and $OPENAI_API_KEY.", ANY
     )
     listen_model: str | None = setting(
         None,

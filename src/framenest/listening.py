@@ -21,11 +21,11 @@ from framenest.plugins import load_plugin, plugins
 from framenest.processes import cores
 from framenest.protocols import Progress, Store
 from framenest.scorers.checkpoint import EachProcess
-from framenest.text import one_line, size_text
+from framenest.text import one_line
 from framenest.transcript import Line, Transcript
-from framenest.video.decoder import SOUND_RATE, Decoder, HasSound
+from framenest.video.decoder import SOUND_RATE, Decoder, HasStreams
 
-LISTENING_FORMAT = 1
+Samples = NDArray[np.float32]  # (n,) mono, in [-1, 1], SOUND_RATE a second
 PIECE_SECONDS, END_SECONDS, OVERLAP_SECONDS = 120, 20, 2
 """Sound that is recognized at a time; it ends at the quietest moment of its last seconds. Sound of its
 neighbours is recognized with it: a line belongs to the piece that its middle is in."""
@@ -34,26 +34,20 @@ LOOP_RATIO = 2.4  # of a text's size to its compressed size, above which Whisper
 
 
 class Recognizer(NamedTuple):
-    """Recognizes speech. Entry points of `framenest.recognizers` make one of (model, store, config).
-
-    They get the model's name, "" for the default; the DirectoryStore of weights; the ScorerConfig.
+    """Recognizes speech. Entry points of `framenest.recognizers` make one of (model, store, config): its
+    model's name, "" for the default; the DirectoryStore of weights; the ScorerConfig.
     """
 
     name: str
     """With all that changes what it recognizes, such as weights and settings; part of the cache key."""
-    recognize: Callable[[NDArray[np.float32]], Transcript]
-    """The lines, timed from the start, of (n,) mono samples in [-1, 1], SOUND_RATE a second; their language.
-
-    ModelError or ScorerError if it fails; the ranking goes on without.
-    """
+    recognize: Callable[[Samples], Transcript]
+    """The lines, timed from the first sample, and the language. ModelError or ScorerError if it fails."""
 
 
 def whisper(model: str, store: DirectoryStore, config: ScorerConfig) -> Recognizer:
     """Whisper through faster-whisper, which skips what is no voice. model: a size, a folder or org/name."""
-    entry = CATALOGUE["asr"]
-    if missing := entry.missing():
-        sizes = f"150 MB, then framenest models fetch asr, {size_text(entry.size)}"
-        raise ScorerError(f"{MissingExtra(entry.extra, missing)} ({sizes})")
+    if missing := CATALOGUE["asr"].missing():
+        raise ScorerError(f"{MissingExtra('asr', missing)} (260 MB) && framenest models fetch asr (486 MB)")
     import ctranslate2
     from faster_whisper import WhisperModel
 
@@ -65,14 +59,14 @@ def whisper(model: str, store: DirectoryStore, config: ScorerConfig) -> Recogniz
     how: dict[str, Any] = {"temperature": 0.0, "condition_on_previous_text": False, "vad_filter": True}
     how["task"] = "translate" if config.listen_translate else "transcribe"
 
-    def recognize(samples: NDArray[np.float32]) -> Transcript:
+    def recognize(samples: Samples) -> Transcript:
         try:
             segments, about = load()().transcribe(samples, **how)
             said = [one for one in segments if one.compression_ratio <= LOOP_RATIO]
         except (RuntimeError, ValueError) as error:
             raise ScorerError(f"Whisper failed: {one_line(error)}") from error
         lines = (Line(one.start, one.end, one.text, math.exp(min(0.0, one.avg_logprob))) for one in said)
-        return Transcript("Whisper", tuple(lines), language=about.language)
+        return Transcript("", tuple(lines), language=about.language)
 
     return Recognizer(f"faster-whisper {checkpoint} {on[-1]}", recognize)
 
@@ -81,53 +75,44 @@ def load_recognizer(config: ScorerConfig, store: DirectoryStore) -> Recognizer |
     """The recognizer that the settings name; None if they want none. ScorerError if it cannot run here."""
     if not config.listen and config.listen_url is None:
         return None
-    points, model = plugins("framenest.recognizers"), config.listen_model or ""
-    name = "whisper" if config.listen_url is None else "server"
-    if config.listen_url is None and model.partition(":")[0] in points:
-        name, _, model = model.partition(":")
+    points, wanted = plugins("framenest.recognizers"), config.listen_model or ""
+    if config.listen_url is not None or wanted.partition(":")[0] not in points:
+        wanted = f"{'whisper' if config.listen_url is None else 'server'}:{wanted}"
+    name, _, model = wanted.partition(":")
     recognizer: Recognizer = load_plugin(points[name])(model, store, config)
     return recognizer._replace(name=recognizer.name + ", translated" * config.listen_translate)
 
 
 def transcribe(video: Decoder, recognizer: Recognizer, store: Store, progress: Progress) -> Transcript:
-    """What is said in a video, with a note if that is nothing, or if the recognizer failed.
-
-    Each piece is stored when it is recognized, so interrupted work continues where it stopped.
-    """
+    """What is said in a video, or a note why nothing is. Each piece is stored; a killed run continues."""
     name = f"the sound, by {recognizer.name}"
-    key = f"transcripts/{digest(video.info.fingerprint, video.name, video.version, name, LISTENING_FORMAT)}"
-    done: dict[str, Any] = {"kind": "sound", "end": 0, "complete": False, "loud": False, "lines": []}
+    key = f"transcripts/{digest(video.info.fingerprint, video.name, video.version, name)}"
+    done: dict[str, Any] = {"kind": "sound", "end": 0, "complete": False, "lines": []}
     done |= (store.get(key) or ({},))[0]
     try:
         for start, end, samples in () if done["complete"] else _pieces(video, done["end"]):
             progress("listening (s)", start // SOUND_RATE, round(video.info.duration))
-            loud = bool(np.abs(samples).max(initial=0) > SILENCE)
+            loud = np.abs(samples).max(initial=0) > SILENCE
             spoken = recognizer.recognize(samples) if loud else Transcript("")
-            first = max(0, start / SOUND_RATE - OVERLAP_SECONDS)
-            for line in spoken.lines:
-                if start <= (first + (line.start + line.end) / 2) * SOUND_RATE < (end or math.inf):
-                    times = first + line.start, first + line.end
-                    done["lines"].append([*times, line.text, line.confidence, spoken.language])
-            done |= {
-                "end": end or start + len(samples),
-                "complete": end is None,
-                "loud": done["loud"] or loud,
-            }
+            at = max(0, start / SOUND_RATE - OVERLAP_SECONDS)
+            lines: list[Any] = [[at + a, at + b, *rest, spoken.language] for a, b, *rest in spoken.lines]
+            done["lines"] += [line for line in lines if start <= SOUND_RATE * (line[0] + line[1]) / 2 < end]
+            done |= {"end": min(end, start + len(samples)), "complete": end == math.inf}
             keep(store, key, done, {})
     except (ModelError, ScorerError) as error:
         return Transcript("", (), (f"no transcript of the sound: {error}",))
     if not done["lines"]:
-        why = "no speech in it" if done["loud"] else "it is silent" if done["end"] else "none can be decoded"
+        why = "no speech in it" if done["end"] else "none can be decoded"
         return Transcript(name, (), (f"no transcript of the sound: {why}",))
     transcript = Transcript.of(name, (Line(*line[:4]) for line in done["lines"]), video.info.duration)
     return replace(transcript, language=mode(line[4] for line in done["lines"]))
 
 
-def _pieces(video: Decoder, start: int) -> Iterator[tuple[int, int | None, NDArray[np.float32]]]:
-    """(start, end, samples with the overlap) of pieces from a sample on; the last has no end."""
+def _pieces(video: Decoder, start: int) -> Iterator[tuple[int, float, Samples]]:
+    """(start, end, samples with the overlap) of pieces from a sample on; the end of the last is inf."""
     overlap, length, last = (SOUND_RATE * n for n in (OVERLAP_SECONDS, PIECE_SECONDS, END_SECONDS))
     first, blocks = max(0, start - overlap), [np.zeros(0, np.float32)]
-    for block in video.sound(first) if isinstance(video, HasSound) else ():
+    for block in video.sound(first) if isinstance(video, HasStreams) else ():
         blocks.append(block)
         if first + sum(map(len, blocks)) >= start + length + overlap:
             samples, end = np.concatenate(blocks), start + length - last
@@ -135,4 +120,4 @@ def _pieces(video: Decoder, start: int) -> Iterator[tuple[int, int | None, NDArr
             end += int((np.square(moments).mean(1).argmin() + 0.5) * SOUND_RATE / 2)
             yield start, end, samples[: end - first + overlap]
             start, first, blocks = end, end - overlap, [samples[end - first - overlap :]]
-    yield start, None, np.concatenate(blocks)
+    yield start, math.inf, np.concatenate(blocks)

@@ -51,8 +51,7 @@ def damaged(files: Sequence[ModelFile], store: DirectoryStore, *, anew: bool = F
     return [file for file, content in zip(files, hashes, strict=True) if content != file.expected]
 
 
-WEIGHTS = ("*.safetensors", "*.onnx")
-CTRANSLATE2_WEIGHTS = "model.bin"
+WEIGHTS = ("*.safetensors", "*.onnx", "model.bin")
 ONNX_WEIGHTS = (("*vision_model.onnx", "*text_model.onnx"),)
 """The files of image and text in exports on the hub."""
 FILES = ("*.onnx_data", "*.json", "*.txt", "*.model", "*.jinja")
@@ -89,7 +88,7 @@ class HubRepo:
     def files(self, store: DirectoryStore) -> list[ModelFile]:
         """The files on this machine whose expected hash the hub's cache records."""
         snapshot = self._snapshot()
-        files = [] if snapshot is None else _matching(snapshot, (*chain(*self.weights), *FILES))
+        files = [] if snapshot is None else _matching(snapshot, (*WEIGHTS, *FILES))
         return [hashed for file in files if (hashed := _hashed(file)) is not None]
 
     def fetch(self, store: DirectoryStore, progress: Progress = lambda *_: None) -> Path:
@@ -137,10 +136,9 @@ class HubRepo:
 def from_folder(folder: str | os.PathLike[str], store: DirectoryStore) -> Checkpoint:
     """The model in a folder; its revision is a hash of the files."""
     path = Path(folder).expanduser().resolve()
-    weights = (*WEIGHTS, CTRANSLATE2_WEIGHTS)
-    if not _matching(path, weights):
-        raise ScorerError(f"{folder}: no model in this folder ({', '.join(weights)})")
-    files = _matching(path, (*weights, *FILES))
+    if not _matching(path, WEIGHTS):
+        raise ScorerError(f"{folder}: no model in this folder ({', '.join(WEIGHTS)})")
+    files = _matching(path, (*WEIGHTS, *FILES))
     hashes = file_hashes([(file, "pieces") for file in files], store)
     names = [file.relative_to(path).as_posix() for file in files]
     return Checkpoint(path, path.name, digest([*map(list, zip(names, hashes, strict=True))]))
@@ -314,8 +312,8 @@ CATALOGUE = {entry.name: entry for entry in (
         "ocr", "text on screen", "CPU, slow", "tags", ("rapidocr", "onnxruntime", "rapidfuzz"), ()),
     ModelEntry(
         "asr", "speech, with --listen: Whisper", "GPU; slow on CPU", "asr", ("faster_whisper",),
-        (HubRepo("Systran/faster-whisper-small", 486 * MEGABYTE, "MIT", ((CTRANSLATE2_WEIGHTS,),),
-                 "536b0662742c02347bc0e980a01041f333bce120"),)),
+        (HubRepo("Systran/faster-whisper-small", 486 * MEGABYTE, "MIT",
+                 revision="536b0662742c02347bc0e980a01041f333bce120"),)),
 )}  # fmt: skip
 """Scorers by name."""
 
@@ -393,7 +391,7 @@ def _chosen(repo: HubRepo, checkpoint: str, revision: str) -> HubRepo:
     """The catalogue's repository or another one, at the requested revision."""
     if checkpoint:
         weights = ONNX_WEIGHTS if repo.weights == _HALF else repo.weights
-        if CTRANSLATE2_WEIGHTS in weights[0] and "/" not in checkpoint:  # a size, as in the default's name
+        if repo == CATALOGUE["asr"].repo and "/" not in checkpoint:  # a size, as in the default's name
             checkpoint = f"{repo.repo.rpartition('-')[0]}-{checkpoint}"
         return replace(repo, repo=checkpoint, weights=weights, revision=revision or None)
     return replace(repo, revision=revision) if revision else repo

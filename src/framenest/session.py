@@ -188,10 +188,7 @@ class Session:
         )
 
     def transcript(self, decoder: Decoder) -> Transcript | None:
-        """The transcript of a video, found as `ScorerConfig.subtitles` says; None if there is none.
-
-        Then it is made of the sound, if `ScorerConfig.listen` says so; if that fails, a note says why.
-        """
+        """The transcript of a video as `ScorerConfig.subtitles` and `listen` say; None if there is none."""
         wanted = self.scoring.subtitles or (AUTO if self.recognizer else NONE)
         with self.timing("transcript"):
             transcript = find_transcript(decoder, wanted, self.store)
@@ -201,9 +198,7 @@ class Session:
             spoken = transcribe(decoder, self.recognizer, self.store, self.progress)
         notes, language = (*(transcript.notes if transcript else ()), *spoken.notes), spoken.language or "en"
         if not self.scoring.listen_translate and not language.lower().startswith("en"):
-            notes += (
-                f"spoken in {language}: questions are compared in English; listen_translate translates",
-            )
+            notes += (f"spoken in {language}; what is said is compared in English (see listen_translate)",)
         return replace(spoken, notes=notes)
 
     def speech(self, transcript: Transcript) -> Speech:

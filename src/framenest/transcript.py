@@ -50,8 +50,7 @@ class Line(NamedTuple):
     start: float
     end: float
     text: str
-    confidence: float | None = None
-    """How sure the speech recognizer is, in [0, 1]; None if nobody says."""
+    confidence: float | None = None  # of a speech recognizer, in [0, 1]
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Transcript:
         language: the language that is spoken, such as "en"; None if unknown.
 
     >>> lines = (Line(1.0, 3.0, "Now we fire it."), Line(9.0, 11.0, "Let it cool."))
-    >>> [line.text for line in Transcript("kiln.srt", lines).around(3.5, 1.0)]
+    >>> [line.text for line in Transcript("kiln.srt", lines).within(2.5, 4.5).lines]
     ['Now we fire it.']
     """
 
@@ -83,10 +82,7 @@ class Transcript:
         """
         worded = [line for line in lines if line.text.strip()]
         usable = [line for line in worded if abs(line.start) < MAX_SECONDS and not line.end < line.start]
-        timed = [
-            one._replace(start=one.start + shift, end=one.end + shift if one.end < MAX_SECONDS else math.nan)
-            for one in usable
-        ]
+        timed = [Line(a + shift, b + shift if b < MAX_SECONDS else math.nan, t, c) for a, b, t, c in usable]
         here = [line for line in sorted(timed) if line.start < duration and not line.end < 0]
         problems = []
         if len(timed) < len(worded):
@@ -107,10 +103,6 @@ class Transcript:
         """Only the lines that overlap the interval from start to end, in seconds."""
         lines = tuple(line for line in self.lines if line.end >= start and line.start <= end)
         return replace(self, lines=lines)
-
-    def around(self, seconds: float, reach: float) -> list[Line]:
-        """The lines within `reach` seconds of a time."""
-        return [*self.within(seconds - reach, seconds + reach).lines]
 
     def to_json(self) -> dict[str, Any]:
         return vars(self) | {"lines": [*map(list, self.lines)], "notes": [*self.notes]}

@@ -398,6 +398,34 @@ def test_a_page_of_an_allowed_host_is_a_video(service, media):
     assert asked.count("/clip.mp4") == 1
 
 
+def test_a_page_that_stands_still_keeps_no_other_waiting(service, media):
+    pytest.importorskip("yt_dlp", reason="needs the extra `web`")
+    reached, go_on = threading.Event(), threading.Event()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            page = self.path.endswith("/watch")
+            if self.path == "/slow.mp4":
+                reached.set()
+                go_on.wait(PATIENCE)
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html" if page else "video/mp4")
+            self.end_headers()
+            video = f"<title>x</title><video src='/{self.path.split('/')[1]}.mp4'></video>".encode()
+            self.wfile.write(video if page else (media / "clip.mp4").read_bytes())
+
+    with local_http(Handler) as port:
+        service.library._hosts.add(f"127.0.0.1:{port}")
+        address = f"http://127.0.0.1:{port}"
+        slow = threading.Thread(target=service.library.fetch, args=[f"{address}/slow/watch"])
+        slow.start()
+        assert reached.wait(PATIENCE)
+        assert service.library.fetch(f"{address}/quick/watch").origin == "url"
+        assert slow.is_alive()
+        go_on.set()
+        slow.join(PATIENCE)
+
+
 @pytest.mark.parametrize("transport", ["json-rpc", "http"])
 def test_progress_is_told_and_a_cancelled_look_ends_its_job(service, transport):
     async def scenario(client):

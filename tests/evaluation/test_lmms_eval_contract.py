@@ -1,7 +1,7 @@
 """The plug-in for lmms-eval against fakes of the two libraries; test_lmms_eval_run.py has the real ones."""
 
-import atexit
 import json
+import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +14,9 @@ import pytest
 from framenest.cache.directory import DirectoryStore
 from framenest.errors import ConfigError, MissingExtra
 from framenest.evaluation.lmms_eval import hook, tasks
-from framenest.evaluation.lmms_eval.hook import VideoManifest, manifest_reader
+from framenest.evaluation.lmms_eval.hook import VideoManifest
 from framenest.evaluation.lmms_eval.tasks import TASKS, TaskSettings, task_name, task_yaml, write_tasks
+from framenest.evaluation.selection_cache import SelectionCache
 from framenest.lmm.prompt import DIRECTLY
 from media import number_in, numbered_video
 
@@ -26,10 +27,8 @@ ROW = {
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    monkeypatch.setattr(atexit, "register", lambda _: None)  # no report at the tests' exit
-    hook.manifest_reader.cache_clear()
-    monkeypatch.delenv("FRAMENEST_DEVICE", raising=False)
+def fresh():
+    hook._selections.cache_clear()
 
 
 @pytest.fixture
@@ -37,6 +36,13 @@ def scores(tmp_path):
     file = tmp_path / "scores.json"
     file.write_text(json.dumps({str(i): i / 300 for i in range(300)}))
     return f"table:{file}"
+
+
+def written(*manifest, budgets=(8,), **settings):
+    """The path of a manifest whose frames are selected."""
+    made = VideoManifest(*manifest, **settings)
+    SelectionCache(made.scorer).select(made.video, made.text, made.selector, budgets)
+    return str(made.write())
 
 
 @pytest.fixture
@@ -99,9 +105,9 @@ def test_ordinary_videos_pass_untouched(fake_vision_process):
         fake_vision_process.fetch_video({"video": "broken.mp4", "nframes": 8})
 
 
-def test_a_manifest_becomes_frames_at_their_true_times(fake_vision_process, clip, scores, capsys):
+def test_a_manifest_becomes_frames_at_their_true_times(fake_vision_process, clip, scores):
     hook.register()
-    path = str(VideoManifest(str(clip), "What is last?", "mec", scores).write())
+    path = written(str(clip), "What is last?", "mec", scores)
     frames, metadata, rate = fake_vision_process.fetch_video({"video": path, "nframes": 8})
     assert frames.shape == (8, 3, 64, 96)
     assert frames.dtype == np.uint8
@@ -111,34 +117,28 @@ def test_a_manifest_becomes_frames_at_their_true_times(fake_vision_process, clip
     assert seconds == pytest.approx(np.array(numbers) / 25)
     assert set(metadata) == {"fps", "frames_indices", "total_num_frames", "duration", "video_backend"}
     assert rate == pytest.approx(8 / 12)
-    assert manifest_reader().misses == 1
 
     more, _, _ = fake_vision_process.fetch_video({"video": path, "max_frames": 16, "total_pixels": 10**6})
     assert set(numbers) < {number_in(frame.transpose(1, 2, 0)) for frame in more}
-    assert (manifest_reader().requests, manifest_reader().misses) == (2, 1)
-    manifest_reader().report()
-    told = "framenest: frames for 2 requests: 1 newly selected, 1 from kept selections\n"
-    assert capsys.readouterr().err == told
 
 
 def test_a_kept_ranking_serves_the_video_where_it_is_now(fake_vision_process, tmp_path, scores):
     hook.register()
     numbered_video(tmp_path / "old.mp4", 60)
-    first = str(VideoManifest(str(tmp_path / "old.mp4"), "What?", "mec", scores).write())
+    first = written(str(tmp_path / "old.mp4"), "What?", "mec", scores)
     fake_vision_process.fetch_video({"video": first, "nframes": 4})
     moved = (tmp_path / "old.mp4").rename(tmp_path / "new.mp4")
     frames, _, _ = fake_vision_process.fetch_video(
         {"video": str(VideoManifest(str(moved), "What?", "mec", scores).write()), "nframes": 8}
     )
     assert len(frames) == 8
-    assert (manifest_reader().requests, manifest_reader().misses) == (2, 1)
 
 
 def test_variable_rate_and_a_lone_frame(fake_vision_process, tmp_path, scores):
     ticks = np.cumsum([0, *(20 + 7 * i for i in range(59))]).tolist()
     video = numbered_video(tmp_path / "v.mkv", 60, ticks=ticks)
     hook.register()
-    path = str(VideoManifest(str(video), "What is last?", "mec", scores).write())
+    path = written(str(video), "What is last?", "mec", scores)
     for budget, count in ((1, 2), (7, 7)):
         frames, metadata, _ = fake_vision_process.fetch_video({"video": path, "nframes": budget})
         assert len(frames) == count
@@ -149,7 +149,7 @@ def test_variable_rate_and_a_lone_frame(fake_vision_process, tmp_path, scores):
 
 def test_each_frame_twice_keeps_its_own_time(fake_vision_process, clip, scores):
     hook.register()
-    path = str(VideoManifest(str(clip), "What?", "mec", scores, pairing="duplicate").write())
+    path = written(str(clip), "What?", "mec", scores, pairing="duplicate")
     frames, metadata, _ = fake_vision_process.fetch_video({"video": path, "nframes": 4})
     assert len(frames) == len(metadata["frames_indices"]) == 8
     assert metadata["frames_indices"][::2] == metadata["frames_indices"][1::2]
@@ -161,12 +161,13 @@ def test_each_frame_twice_keeps_its_own_time(fake_vision_process, clip, scores):
     [
         ({"scorer": "none-such"}, "there is no scorer"),
         ({"video": "gone.mp4"}, "gone.mp4"),
-        ({"selector": "mec:horizon=4"}, "horizon"),
+        ({"selector": "mec:horizon=4"}, "no selection by mec:horizon=4 .* run: COMMAND --budgets 8"),
     ],
 )
 def test_a_failed_selection_is_an_explicit_error(fake_vision_process, clip, scores, broken, said):
     hook.register()
-    given = {"video": str(clip), "text": "What?", "selector": "mec", "scorer": scores} | broken
+    given = {"video": str(clip), "text": "What?", "selector": "mec", "scorer": scores, "prepare": "COMMAND"}
+    given |= broken
     path = str(VideoManifest(**given).write())
     with pytest.raises(SystemExit, match=said):  # through `except Exception`, not into torchvision
         fake_vision_process.fetch_video({"video": path, "nframes": 8})
@@ -229,6 +230,7 @@ def test_native_is_the_models_own_reading_with_the_same_prompt(monkeypatch, clip
 
 def test_frames_in_the_message_for_other_models(monkeypatch, clip, scores):
     kwargs = task_kwargs(monkeypatch, clip, scorer=scores, frames_as="images", frames=3)
+    SelectionCache(scores).select(str(clip), "What is last?", "mec", [3])
     (message,) = tasks.messages(ROW, kwargs)
     kinds = [part["type"] for part in message["content"]]
     assert kinds == ["text", "image"] * 3 + ["text"]
@@ -255,42 +257,18 @@ def test_whatever_goes_wrong_ends_the_run(monkeypatch, clip, row):
 def test_threads_select_one_at_a_time(monkeypatch, clip):
     inside, most = [], []
 
-    class Kept:
-        misses = 0
-
+    class Selections:
         def prefix(self, *_):
             inside.append(1)
             most.append(len(inside))
             time.sleep(0.01)
             inside.pop()
 
-    monkeypatch.setattr(hook, "SelectionCache", lambda *_, **__: Kept())
-    reader = hook.ManifestReader()
+    monkeypatch.setattr(hook, "_selections", lambda _: Selections())
     with ThreadPoolExecutor(4) as pool:
-        list(
-            pool.map(
-                lambda k: reader.frames(VideoManifest(str(clip), "a", "mec", "tags"), k),
-                range(1, 9),
-            )
-        )
+        manifest = VideoManifest(str(clip), "a", "mec", "tags")
+        list(pool.map(lambda k: hook.selected_frames(manifest, k), range(1, 9)))
     assert most == [1] * 8
-
-
-def test_the_scorer_runs_on_the_device_of_the_environment(fake_vision_process, monkeypatch, clip):
-    """Each scorer is loaded once."""
-    loaded = []
-
-    def load(scorer, device):
-        loaded.append((scorer, device))
-        return SimpleNamespace(misses=0, prefix=lambda *_: None)
-
-    monkeypatch.setattr(hook, "SelectionCache", load)
-    reader = hook.ManifestReader()
-    for scorer, device in (("clip", "cuda:1"), ("clip", "cuda:1"), ("tags", "")):
-        monkeypatch.setenv("FRAMENEST_DEVICE", device)
-        (message,) = tasks.messages(ROW, task_kwargs(monkeypatch, clip, scorer=scorer))
-        reader.frames(VideoManifest.read(message["content"][0]["url"]), 4)
-    assert loaded == [("clip", "cuda:1"), ("tags", "auto")]
 
 
 def test_models_without_messages_are_refused():
@@ -380,3 +358,83 @@ def test_tasks_need_lmms_eval(monkeypatch, tmp_path):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(MissingExtra, match=r"run.* install .*\[lmms-eval\]"):
         write_tasks(DirectoryStore(tmp_path), scorer="blip2")
+
+
+@pytest.fixture
+def response_cache(monkeypatch):
+    """lmms-eval's cache as far as the hook touches it: it stores answers when the model has returned them."""
+
+    class ResponseCache:
+        def __init__(self):
+            self.stored = []
+
+        def execute(self, model, kind, requests):
+            answers = getattr(model, kind)(requests)
+            self.stored += answers
+            return answers
+
+    fake = ModuleType("lmms_eval.caching.response_cache")
+    fake.ResponseCache = ResponseCache
+    for name in ("lmms_eval", "lmms_eval.caching"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    monkeypatch.setattr(sys, "argv", ["lmms_eval", "--tasks", "framenest_videomme"])
+    monkeypatch.setattr(hook, "ANSWERS_A_STEP", 2)
+    monkeypatch.setenv("LMMS_CACHE_RUN_ID", "x")
+    monkeypatch.delenv("LMMS_CACHE_RUN_ID")
+    return ResponseCache
+
+
+class FakeModel:
+    """Answers in capitals; fails on "f", and changes the settings of its requests, as async_openai does."""
+
+    def __init__(self):
+        self.calls = []
+
+    def generate_until(self, requests):
+        self.calls.append(len(requests))
+        for one in requests:
+            one.args[1]["temperature"] = 0
+        names = [one.args[0] for one in requests]
+        return [f"{hook.REQUEST_FAILED} after 5 retries] x" if n == "f" else n.upper() for n in names]
+
+
+def asked(names, task="framenest_videomme"):
+    return [SimpleNamespace(task_name=task, args=(name, {"max_new_tokens": 16})) for name in names]
+
+
+def test_answers_are_stored_in_steps_under_the_name_of_the_command(response_cache, monkeypatch, capsys):
+    hook.store_answers_in_steps()
+    run = os.environ["LMMS_CACHE_RUN_ID"]
+    assert run.startswith("framenest-")
+    model, requests = FakeModel(), asked("abcde")
+    assert response_cache().execute(model, "generate_until", requests) == list("ABCDE")
+    assert model.calls == [2, 2, 1]
+    assert all(one.args[1] == {"max_new_tokens": 16} for one in requests)  # the key of the stored answer
+    assert "framenest: 5 of 5 answers are new" in capsys.readouterr().err
+    monkeypatch.delenv("LMMS_CACHE_RUN_ID")
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--limit", "1"])
+    hook.store_answers_in_steps()
+    assert os.environ["LMMS_CACHE_RUN_ID"] != run
+
+
+def test_a_failed_request_ends_the_run_and_its_step_is_not_stored(response_cache):
+    hook.store_answers_in_steps()
+    answers = response_cache()
+    with pytest.raises(SystemExit, match=r"framenest: 1 of 2 requests failed: \[LMMS_EVAL_REQUEST_FAILED"):
+        answers.execute(FakeModel(), "generate_until", asked("abfc"))
+    assert answers.stored == ["A", "B"]
+
+
+def test_other_tasks_are_left_alone(response_cache, monkeypatch):
+    execute = response_cache.execute
+    hook.store_answers_in_steps()
+    model = FakeModel()
+    assert response_cache().execute(model, "generate_until", asked("abf", "mmmu"))[:2] == ["A", "B"]
+    assert model.calls == [3]
+    response_cache.execute = execute
+    monkeypatch.delenv("LMMS_CACHE_RUN_ID")
+    monkeypatch.setattr(sys, "argv", ["lmms_eval", "--tasks", "mmmu"])
+    hook.store_answers_in_steps()
+    assert response_cache.execute is execute
+    assert "LMMS_CACHE_RUN_ID" not in os.environ

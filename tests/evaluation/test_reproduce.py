@@ -111,7 +111,7 @@ def test_lmms_eval_files_fill_the_main_table_and_both_summary_figures(script, tm
     figures = ("3.77", "0.63", "47.37", "51.19")
     assert cells == [cell for figure in figures for cell in (figure, figure, "+0.00")]
     assert named["main"].count("| difference |" + " +0.00 |" * 8) == 24
-    assert "difference | +0.00 |  | +0.00 |" in named["fine"]
+    assert "difference | +0.00 |  | +0.00 |" in named["budgets"]
     assert "| Qwen/Qwen3.5-9B | framenest_videomme | 8 | 2,700 | 2,700 | 0 | blip2 |" in named["runs"]
     assert "| `mec:no-zoom` | paper |" in printed  # every table, also without numbers of one's own
 
@@ -145,15 +145,36 @@ def test_ablations_horizons_thinking_and_other_models_by_their_tasks(script, tmp
             lmms_eval_file(thinking, k, task, more="enable_thinking=True")
             intern = tmp_path / f"i{name}{k}/20261101_results.json"
             lmms_eval_file(intern, k, task, model="InternVL3_5-8B-Instruct-HF")
-    made = script("reproduce")["tables"](script("reproduce")["Own"]([str(tmp_path)]))
-    assert "|  | yours | 82.00 | 118.00 | 262.00 | 154.00 |" in made["components"]
-    assert "|  | difference | +17.74 | +48.06 | +188.09 | +84.63 |" in made["components"]
+    module = script("reproduce")
+    made = module["tables"](module["Own"]([str(tmp_path)]))
+    assert "|  | yours | 82.00 | 118.00 | 262.00 | 154.00 |" in made["ablation"]
+    assert "|  | difference | +17.74 | +48.06 | +188.09 | +84.63 |" in made["ablation"]
     assert "|  | yours | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 |" in made["thinking"]
-    assert "| LongVideoBench, mec, yours | 62.00 | 62.00 | 62.00 | 62.00 | 62.00 |" in made["internvl"]
+    assert "| LongVideoBench, mec, yours |" + " 62.00 ± 1.33 |" * 5 in made["internvl"]
     assert "yours | 60" not in made["main"]
 
 
-MAIN = "|  |  | yours | 1.00 | 2.00 | 3.00 | {} | 5.00 | 6.00 | 7.00 | 8.00 |"
+MAIN = (
+    "|  |  | yours | 1.00 ± 0.33 | 2.00 ± 0.47 | 3.00 ± 0.57 | {} | 5.00 | 6.00 ± 0.42 | 7.00 ± 0.70 | 8.00 |"
+)
+
+
+def test_scores_have_the_standard_error_of_a_proportion(script, tmp_path):
+    """Of all 2,700 questions, or of the 900 of a duration; none where a score is no proportion."""
+    for k in (8, 16):
+        lmms_eval_file(tmp_path / f"{k}/1_results.json", k, tasks_of("mec", [50.0] * 8))
+    module = script("reproduce")
+    made = module["tables"](module["Own"]([str(tmp_path)]))["main"]
+    part, whole, v2, lvb = "50.00 ± 1.67", "50.00 ± 0.96", "50.00 ± 0.88", "50.00 ± 1.37"
+    assert made.count(f"| yours | {part} | {part} | {part} | {whole} | 50.00 | {v2} | {lvb} | 50.00 |") == 2
+
+
+def test_qwen3_5_thinks_unless_it_is_told_not_to(script, tmp_path):
+    for number, more in enumerate(("x=1", "enable_thinking=False", "enable_thinking=True")):
+        task = {"framenest_videomme": ({"benchmark": "videomme"}, {"videomme_perception_score,none": 50.0})}
+        lmms_eval_file(tmp_path / f"{number}_results.json", 8, task, more=more)
+    runs = script("lmms_eval_results")["read_result_files"](tmp_path)
+    assert [run.thinking for run in runs] == [True, False, True]
 
 
 @pytest.mark.parametrize("kind", [{"left": 700}, {"failed": 700}, {"left": 600, "failed": 100}])
@@ -166,8 +187,8 @@ def test_a_score_over_fewer_answers_is_marked_and_in_no_mean(script, tmp_path, k
     part = {name: task for name, task in tasks_of("mec", scores).items() if name == "framenest_videomme"}
     module = script("reproduce")
     made = module["tables"](module["Own"]([str(tmp_path)]))
-    assert made["main"].count(MAIN.format("4.00")) == 6
-    assert "|  | yours | 4.00 | 4.00 | 4.00 | 4.00 |" in made["components"]
+    assert made["main"].count(MAIN.format("4.00 ± 0.38")) == 6
+    assert "|  | yours | 4.00 | 4.00 | 4.00 | 4.00 |" in made["ablation"]
 
     lmms_eval_file(tmp_path / "partial/2_results.json", 8, part, **kind)  # a complete run comes before it
     assert module["tables"](module["Own"]([str(tmp_path)]))["main"] == made["main"]
@@ -177,7 +198,7 @@ def test_a_score_over_fewer_answers_is_marked_and_in_no_mean(script, tmp_path, k
     marked = "4.00 (2,000 of 2,700)"
     assert f"| {marked} |" in made["main"]
     assert "difference" not in made["main"].split(marked)[1].splitlines()[1]
-    assert "yours" not in made["components"]
+    assert "yours" not in made["ablation"]
     row = f"| framenest_videomme | 8 | 2,000 | 2,700 | {kind.get('failed', 0)} | blip2 |"
     assert row in made["runs"]
 

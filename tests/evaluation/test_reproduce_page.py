@@ -1,9 +1,11 @@
-"""Every command on docs/reproduce.md: a scripted server, tiny random models, toys laid out as benchmarks.
+"""Every command on docs/reproduce.md, and every one that benchmarks/plan.toml runs: a scripted server, tiny
+random models, toys laid out as benchmarks.
 
-bash reads the page's blocks in their order, with functions in the place of the programs that write down how
-they were called, loops and variables included. Then each call is made here, in this process. lmms-eval is
-played by `PretendedLmmsEval`: our own tasks and selections, and results in its files' format; the real one is
-in test_lmms_eval_run.py. pip and vllm are only looked at.
+bash reads the page's blocks in their order, then what `--dry-run` prints of the plan, with functions in the
+place of the programs that write down how they were called, loops and variables included. Then each call is
+made here, in this process. lmms-eval is played by `PretendedLmmsEval`: our own tasks and selections, and
+results in its files' format; the real one is in test_lmms_eval_run.py and test_plan_run.py. pip and vllm are
+only looked at.
 """
 
 import importlib.util
@@ -16,7 +18,7 @@ import sys
 import tomllib
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import random_internvl
@@ -41,17 +43,31 @@ PROGRAMS = ("framenest", "python", "accelerate", "pip", "vllm")
 PAPER = MECConfig.preset("paper")
 HORIZONS = (8, 16, 32, 64, 128)
 ANSWERS = {"videomme": 2700, "videomme-v2": 3200, "longvideobench": 1337, "mlvu": 3}
+REPRODUCTION = "reproduction"
+"""The plan's folder."""
+
+
+def plan_commands(*options):
+    """What the plan would run, as `--dry-run` prints it."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "reproduce.py", "--run", ROOT / "benchmarks" / "plan.toml",
+         "--dry-run", *options],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert all(line.startswith("$ ") for line in lines)
+    return [line.removeprefix("$ ") for line in lines]
 
 
 def calls(folder):
-    """Program and arguments of every call on the page, as bash would make it."""
-    blocks = re.findall(r"^```\n(.*?)^```$", PAGE, re.M | re.S)
+    """Program and arguments of every call, as bash would make it."""
+    blocks = [*re.findall(r"^```\n(.*?)^```$", PAGE, re.M | re.S), *plan_commands()]
     write = "printf '%s\\x1f' $me \"$@\" $'\\x1e' >> \"$CALLS\""
     shims = [f"{name}() {{ local me={name}; {write}; }}" for name in PROGRAMS]
     # The folder of the task files is printed, not noted down: it stands inside another call.
-    tasks = "local IFS='~'; if [ $1 = lmms-eval ]; then echo \"$*\"; return; fi"
+    tasks = "local IFS='~'; if [ $2 = tasks ]; then echo \"$*\"; return; fi"
     shims[0] = f"framenest() {{ local me=framenest; {tasks}; {write}; }}"
-    script = "\n".join(["set -eu", *shims, *blocks])
+    script = "\n".join(["set -eu", *shims, *blocks, "wait"])
     subprocess.run(
         ["bash", "-c", script], check=True, cwd=folder, env={"CALLS": "calls", "PATH": "/usr/bin:/bin"}
     )
@@ -64,19 +80,27 @@ def videomme():
     return [row | {"videoID": f"clip{i}"} for i, row in enumerate(toy_benchmarks.videomme()[:3])]
 
 
-def test_bash_reads_the_page(tmp_path):
+def test_bash_reads_the_page_and_the_plan(tmp_path):
     found = calls(tmp_path)
     assert {call[0] for call in found} == set(PROGRAMS)
-    runs = [call for call in found if "lmms_eval" in call]
+    runs = [call for call in found if "lmms_eval" in call and "--limit" not in call]
+    tasks = [task for call in runs for task in call[call.index("--tasks") + 1].split(",")]
     table, ablations, horizons, rest = (
         6 * 4 * 4,
         14 * 6,
         1 + 2 + 3 + 4 + 5,
         2 * (6 * 2 + 5 + 5) + 5 * 3 + 5 * 4,
     )
-    assert len(runs) == table + ablations + horizons + rest + 1  # and one with a server
+    assert len(tasks) == table + ablations + horizons + rest + 2 + 1  # and those of the page
     assert all({"--log_samples", "--use_cache"} < set(call) for call in runs)
     assert all("…" not in argument for call in found for argument in call)
+
+
+def test_only_some_tables(tmp_path):
+    commands = plan_commands("--only", "thinking,timeline")
+    assert sum("enable_thinking=True" in command for command in commands) == 2 + 5  # two probes
+    assert sum("timeline" in command for command in commands) == 2
+    assert not any("enable_thinking=False" in command for command in commands)
 
 
 @pytest.fixture
@@ -92,6 +116,7 @@ def place(tmp_path, monkeypatch):
     for name in (*names, "videomme-v2/001", "videomme-v2/002", "longvideobench/clip", "mlvu/clip"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(video, tmp_path / f"{name}.mp4")
+    (tmp_path / REPRODUCTION).mkdir()
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -157,6 +182,30 @@ class PretendedLmmsEval:
         monkeypatch.setattr(tasks, "version", lambda _: "0.7.3")
         self.folder = cache(self._folder)
         self.expected = set()
+        loader = ModuleType("lmms_eval.tasks")
+        loader.TaskManager = self._task_manager
+        loader.get_task_dict = self._load
+        monkeypatch.setitem(sys.modules, "lmms_eval.tasks", loader)
+        log = SimpleNamespace(logger=SimpleNamespace(disable=lambda _: None))
+        monkeypatch.setitem(sys.modules, "loguru", log)
+
+    @staticmethod
+    def _task_manager(include_path):
+        files = {file.stem: file for file in Path(include_path).glob("*.yaml")}
+        return SimpleNamespace(all_tasks=[*files], files=files)
+
+    def _load(self, names, manager, kind):
+        """As lmms-eval's own tasks, as far as `prepare` looks at them."""
+        assert kind == "chat"
+        return {name: self._task(manager.files[name]) for name in names}
+
+    def _task(self, file):
+        own = json.loads(re.search(r"^    framenest: (.*)$", file.read_text(), re.M)[1])
+        benchmark = own["benchmark"]
+        kwargs = {"video_of": f"pretended_tasks.{benchmark.replace('-', '_')}", "framenest": own}
+        part = next((part for part in tasks.DURATIONS if f"videomme_{part}" in file.stem), None)
+        rows = [row for row in self.rows[benchmark] if part in (None, row.get("duration"))]
+        return SimpleNamespace(lmms_eval_specific_kwargs=kwargs, eval_docs_no_media=rows)
 
     def _folder(self, command):
         """The folder that a call of `framenest lmms-eval tasks` prints, with ~ between its words."""
@@ -177,60 +226,67 @@ class PretendedLmmsEval:
         settings = dict(part.split("=", 1) for part in given["--model_args"].split(","))
         names = ("max_num_frames", "num_frames", "nframes", "codec_target_canvas")
         budget = int(next(settings[name] for name in names if name in settings))
-        task = given["--tasks"]
-        yaml = (self.folder(given["--include_path"]) / f"{task}.yaml").read_text()
-        own = json.loads(re.search(r"^    framenest: (.*)$", yaml, re.M)[1])
-        benchmark, selector = own["benchmark"], own["selector"]
+        for name in given["--tasks"].split(","):
+            task = self._task(self.folder(given["--include_path"]) / f"{name}.yaml")
+            self._answer(given, name, task, budget)
+
+    def _answer(self, given, name, task, budget):
+        kwargs = task.lmms_eval_specific_kwargs
+        benchmark, selector = kwargs["framenest"]["benchmark"], kwargs["framenest"]["selector"]
         if selector.partition(":")[0] == "mec":
             self.expected.add(mec_config(selector.partition(":")[2]))
-        kwargs = {"video_of": f"pretended_tasks.{benchmark.replace('-', '_')}", "framenest": own}
-        for row in self.rows[benchmark]:
+        for row in task.eval_docs_no_media:
             (message,) = tasks.messages(row, kwargs)
             self._check(message["content"][0], budget, selector)
         folder = self._place / given["--output_path"]
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         number = len(list(folder.iterdir()))
         config = {"model": given["--model"], "model_args": given["--model_args"]}
         scores = {f"{metric},none": 50 / factor for metric, factor in self.metrics[benchmark].values()}
-        configs = {task: {"lmms_eval_specific_kwargs": {"default": kwargs}}}
-        made = {"results": {task: scores}, "configs": configs, "config": config}
-        made["n-samples"] = {task: {"original": ANSWERS["mlvu"]}}
+        configs = {name: {"lmms_eval_specific_kwargs": {"default": kwargs}}}
+        made = {"results": {name: scores}, "configs": configs, "config": config}
+        made["n-samples"] = {name: {"original": ANSWERS["mlvu"]}}
         (folder / f"{number}_results.json").write_text(json.dumps(made))
         lines = (f'{{"doc_id": {i}, "filtered_resps": "A"}}\n' for i in range(ANSWERS[benchmark]))
-        (folder / f"{number}_samples_{task}.jsonl").write_text("".join(lines))
+        (folder / f"{number}_samples_{name}.jsonl").write_text("".join(lines))
 
     def _check(self, shown, budget, selector):
         if isinstance(shown["url"], list):
             assert len(shown["url"]) == min(budget, FRAMES)
         elif shown["url"].endswith(hook.SUFFIX):
             manifest = hook.VideoManifest.read(shown["url"])
-            assert len(hook.manifest_reader().frames(manifest, budget)) == min(budget, FRAMES)
+            assert len(hook.selected_frames(manifest, budget)) == min(budget, FRAMES)
         else:
             assert selector == "native"
 
 
 def test_every_command_runs(place, tiny_models, rules, monkeypatch, capsys):
     pretended = PretendedLmmsEval(place, monkeypatch, capsys)
-    reader = hook.ManifestReader()
-    for module in (tasks, hook):
-        monkeypatch.setattr(module, "manifest_reader", lambda: reader)
+    hook._selections.cache_clear()
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     with ScriptedServer("A") as server:
         for call in calls(place):
             call = [server.url if part.startswith("http://localhost:8000") else part for part in call]
             before = len(rules)
             run(call, pretended, monkeypatch)
-            if "lmms_eval" not in call:  # the timeline and efficiency: the paper's rule, without transcript
+            if not {"lmms_eval", "lmms-eval"} & set(call):  # the paper's rule, without transcript
                 assert set(rules[before:]) <= {(PAPER, False)}, call
                 assert (len(rules) > before) == (call[:2] == ["framenest", "rank"] or "--videomme" in call)
     variants = {mec_config(name) for name in ablations()} | {mec_config(f"horizon={m}") for m in HORIZONS}
     assert set(rules) == {(config, False) for config in variants | {PAPER}}
     assert pretended.expected == variants | {PAPER}
 
+    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+    reproduce = runpy.run_path(str(ROOT / "benchmarks" / "reproduce.py"))
+    made = f"{REPRODUCTION}/efficiency.json"
+    reproduce["main"](
+        [f"{REPRODUCTION}/results", "--efficiency", made, "--figure", "tradeoff.png", "-o", "tables.md"]
+    )
     page = (place / "tables.md").read_text()
     tables = dict(part.split("\n\n", 1) for part in page.removeprefix("## ").split("\n\n## "))
     assert len(tables) == 13
     assert "(2," not in page  # no score over fewer answers
+    assert "50.00 ± 0.96" in page
     for name, table in tables.items():
         if name == "Your runs":
             continue
@@ -241,8 +297,8 @@ def test_every_command_runs(place, tiny_models, rules, monkeypatch, capsys):
         empty = 15 if name.startswith("Horizons") else 0  # a horizon serves no more
         assert (name, cells.count("")) == (name, empty)
     assert (place / "tradeoff.png").read_bytes().startswith(b"\x89PNG")
-    assert (place / "timeline.png").read_bytes().startswith(b"\x89PNG")
-    rows = json.loads((place / "efficiency.json").read_text())["rows"]
+    assert (place / REPRODUCTION / "timeline.png").read_bytes().startswith(b"\x89PNG")
+    rows = json.loads((place / REPRODUCTION / "efficiency.json").read_text())["rows"]
     assert set(rows) == {"uniform", "mec", "aks", "wfs-sb"}
     assert (place / "InternVL3_5-8B-Instruct-HF" / "model-2.safetensors").is_file()
 
@@ -265,6 +321,8 @@ def run(call, pretended, monkeypatch):
         if "--mm-processor-kwargs" in arguments:
             sizes = json.loads(arguments[arguments.index("--mm-processor-kwargs") + 1])["size"]
             assert sizes["longest_edge"] == 256 * 786_432
+    elif "--run" in arguments:
+        plan_commands(*arguments[arguments.index("--run") + 2 :])  # which is what `calls` reads
     elif "lmms_eval" in arguments:
         pretended(arguments[arguments.index("lmms_eval") + 1 :])
     elif program == "python":

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from framenest.errors import BudgetError
-from framenest.evaluation.selection_cache import SelectionCache
+from framenest.evaluation.selection_cache import NotSelected, SelectionCache
 
 
 @pytest.fixture
@@ -16,10 +16,16 @@ def table(tmp_path):
     return f"table:{file}"
 
 
+def selected(cache, video, text, selector, budget):
+    """The frames, selected unless they are in the cache."""
+    cache.select(str(video), text, selector, [budget])
+    return cache.prefix(str(video), text, selector, budget)
+
+
 def test_one_ranking_serves_every_budget(clip, table):
-    kept = SelectionCache(table)
-    small = kept.prefix(str(clip), "What is last?", "mec", 4)
-    assert kept.misses == 1
+    cache = SelectionCache(table)
+    small = selected(cache, clip, "What is last?", "mec", 4)
+    assert cache.misses == 1
     again = SelectionCache(table)  # as in another process
     large = again.prefix(str(clip), "What is last?", "mec", 16)
     assert again.misses == 0
@@ -27,20 +33,37 @@ def test_one_ranking_serves_every_budget(clip, table):
 
 
 def test_a_selector_that_does_not_rank_selects_once_per_budget(clip, table):
-    kept = SelectionCache(table)
+    cache = SelectionCache(table)
     for budget, made in ((4, 1), (8, 2), (4, 2), (8, 2)):
-        assert len(kept.prefix(str(clip), "What is last?", "aks", budget)) == budget
-        assert kept.misses == made
+        assert len(selected(cache, clip, "What is last?", "aks", budget)) == budget
+        assert cache.misses == made
+
+
+def test_all_budgets_are_selected_at_once(clip, table):
+    cache = SelectionCache(table)
+    cache.select(str(clip), "What is last?", "aks", [4, 8])
+    cache.select(str(clip), "What is last?", "aks", [8, 16, 4])
+    assert cache.misses == 2
+    assert [len(cache.prefix(str(clip), "What is last?", "aks", k)) for k in (4, 8, 16)] == [4, 8, 16]
+
+
+@pytest.mark.parametrize("selector", ["mec", "aks"])
+def test_reading_selects_nothing_that_takes_a_scorer(clip, table, selector):
+    cache = SelectionCache(table)
+    cache.select(str(clip), "What is last?", "aks", [4])
+    with pytest.raises(NotSelected, match=f"no selection by {selector} with 8 frames for 'What is last"):
+        cache.prefix(str(clip), "What is last?", selector, 8)
+    assert cache.misses == 1
 
 
 def test_other_questions_settings_and_scores_are_other_selections(clip, table, tmp_path):
-    kept = SelectionCache(table)
+    cache = SelectionCache(table)
     for text, selector in (("a", "mec"), ("b", "mec"), ("a", "mec:no-zoom"), ("a", "mec:horizon=64")):
-        kept.prefix(str(clip), text, selector, 4)
-    assert kept.misses == 4
+        cache.select(str(clip), text, selector, [4])
+    assert cache.misses == 4
     (tmp_path / "scores.json").write_text(json.dumps({"0": 1.0, "1": 0.0, "299": 0.0}))
     changed = SelectionCache(table)
-    changed.prefix(str(clip), "a", "mec", 4)
+    changed.select(str(clip), "a", "mec", [4])
     assert changed.misses == 1
 
 
@@ -59,7 +82,7 @@ def test_a_budget_without_frames_is_refused(clip, tmp_path):
     file = tmp_path / "flat.json"
     file.write_text(json.dumps({str(i): 0.5 for i in range(300)}))
     with pytest.raises(BudgetError, match="no frame was chosen for a budget of 8"):
-        SelectionCache(f"table:{file}").prefix(str(clip), "What?", "aks-released", 8)
+        selected(SelectionCache(f"table:{file}"), clip, "What?", "aks-released", 8)
 
 
 def test_uniform_needs_no_scorer(clip):
@@ -76,14 +99,14 @@ def test_lists_made_elsewhere_are_read_each_time(clip, tmp_path):
 
 
 def test_a_damaged_file_is_made_anew(clip, table, cache):
-    kept = SelectionCache(table)
-    kept.prefix(str(clip), "What?", "mec", 4)
+    selections = SelectionCache(table)
+    selected(selections, clip, "What?", "mec", 4)
     (file,) = (cache / "selections").rglob("*.json")
     file.write_text("{")
-    kept.prefix(str(clip), "What?", "mec", 4)
-    assert kept.misses == 2
+    selected(selections, clip, "What?", "mec", 4)
+    assert selections.misses == 2
 
 
 def test_a_budget_beyond_the_horizon_is_refused(clip, table):
     with pytest.raises(BudgetError, match="horizon"):
-        SelectionCache(table).prefix(str(clip), "What?", "mec:horizon=8", 9)
+        selected(SelectionCache(table), clip, "What?", "mec:horizon=8", 9)

@@ -7,7 +7,7 @@ import av
 import numpy as np
 import pytest
 
-from framenest.video.decoder import SOUND_RATE, HasSound
+from framenest.video.decoder import SOUND_RATE, HasStreams
 from framenest.video.opening import open_video
 from framenest.video.pyav import DAMAGED_SOUND
 from framenest.video.stills import ArrayDecoder
@@ -29,7 +29,7 @@ def heard(video, first=0):
 def test_sound_is_resampled_and_on_time(tmp_path, suffix, codec, form, rate):
     samples = np.concatenate([np.zeros(2 * rate, np.float32), tone(2, rate=rate), np.zeros(rate, np.float32)])
     video = open_video(talking_video(tmp_path / f"a.{suffix}", samples, rate=rate, codec=codec, format=form))
-    assert isinstance(video, HasSound)
+    assert isinstance(video, HasStreams)
     sound = heard(video)
     assert len(sound) == pytest.approx(5 * SOUND_RATE, abs=0.1 * SOUND_RATE)
     loud = np.flatnonzero(np.abs(sound) > 0.2) / SOUND_RATE
@@ -57,7 +57,7 @@ def test_a_video_without_sound_yields_none(tmp_path):
     assert heard(video).size == 0
     assert DAMAGED_SOUND not in video.info.notes
     frames = np.stack([numbered_picture(i) for i in range(5)])
-    assert not isinstance(ArrayDecoder(frames, 5.0), HasSound)
+    assert not isinstance(ArrayDecoder(frames, 5.0), HasStreams)
 
 
 def test_sound_ends_with_the_pictures(tmp_path):

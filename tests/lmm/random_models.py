@@ -170,7 +170,7 @@ def qwen3_5(*, torchvision: bool = False):
         from transformers import Qwen3VLVideoProcessor
 
         size = {"shortest_edge": 4096, "longest_edge": 25_165_824}
-        videos = Qwen3VLVideoProcessor(size=size, cap_pixels_per_frame=False)
+        videos = Qwen3VLVideoProcessor(size=size)  # cap_pixels_per_frame unset, as users have it
         make = functools.partial(Qwen3VLProcessor, video_processor=videos)
     start, end = "<|vision_start|>", "<|vision_end|>"
     # The processor itself puts a video's markers and vision tokens where the video's token is.

@@ -116,7 +116,7 @@ def test_load_video_reads_the_stream_that_was_ranked(shared_data):
     chosen = rank(path, None, 4).video
     assert chosen.num_frames == 390
     assert "this is stream 3 of the video streams 0 (320×180), 3 (480×270)" in chosen.notes[0]
-    prefix = rank(path, None, 4, stream=0)
+    prefix = rank(open_video(path, stream=0), None, 4)
     frames, metadata = load_video(path, sample_indices_fn=lambda **_: prefix.frames, backend="pyav")
     assert (metadata.total_num_frames, prefix.video.num_frames) == (325, 325)
     for mine, theirs in zip(prefix.images(), frames, strict=True):

@@ -1,5 +1,6 @@
-"""Whole processors of transformers, their video parts included: needs a torchvision that fits torch."""
+"""Whole processors of transformers, their video parts included: needs torchvision."""
 
+import importlib.util
 import runpy
 import sys
 from pathlib import Path
@@ -9,13 +10,14 @@ import pytest
 
 from framenest import Prefix, lmm, open_video
 from media import growing_ticks, numbered_picture, numbered_video
+from without_gpu import declare_torchvision_operators
 
 pytest.importorskip("transformers", reason="needs transformers and torchvision; run: make test-lmms-eval")
-try:
-    import torchvision.transforms.v2  # noqa: F401
-except (ImportError, RuntimeError) as error:
-    pytest.skip(f"needs a torchvision that fits torch: {error}", allow_module_level=True)
 import random_models
+
+if importlib.util.find_spec("torchvision") is None:
+    pytest.skip("needs torchvision; run: make test-lmms-eval", allow_module_level=True)
+declare_torchvision_operators()
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "qwen_transformers.py"

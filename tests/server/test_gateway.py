@@ -19,7 +19,7 @@ from PIL import Image
 from framenest.lmm.prompt import OTHERWISE
 from framenest.processes import own_memory
 from framenest.protocols import GUESS, MatchStrength
-from framenest.server.conversation import MAX_QUESTION_CHARS, ShownTurn
+from framenest.server.conversation import MAX_QUESTION_CHARS
 from framenest.server.gateway import match_header
 from framenest.server.guard import session
 from framenest.server.server_settings import MIB
@@ -149,9 +149,8 @@ def test_a_guess_is_told_in_a_header():
         "c": None,
     }
     rankings = SimpleNamespace(get=lambda id_: SimpleNamespace(stats=SimpleNamespace(match=matches[id_])))
-    turn = ShownTurn("", [], [*matches], 4, False, "", "", {})
-    assert match_header(rankings, turn) == {"framenest-match": f"strong; cannot tell: {GUESS}"}
-    assert match_header(rankings, turn._replace(rankings=["c"])) == {}
+    assert match_header(rankings, [*matches]) == {"framenest-match": f"strong; cannot tell: {GUESS}"}
+    assert match_header(rankings, ["c"]) == {}
 
 
 def test_what_is_no_video_passes_unchanged(server, behind, clip_data):
@@ -159,7 +158,7 @@ def test_what_is_no_video_passes_unchanged(server, behind, clip_data):
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
         {"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBE", "filename": "a.pdf"}},
         {"type": "file", "file": {"file_id": "file-1"}},
-        {"type": "video", "video": ["file:///frame1.jpg", "file:///frame2.jpg"]},
+        {"type": "video", "video": ["https://host/1.jpg", "https://host/2.jpg"]},
         {"type": "video_url", "video_url": {"url": "data:video/jpeg;base64,AAAA,AAAA"}},
         {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
         "odd",
@@ -203,7 +202,9 @@ def test_several_videos_each_have_their_frames_where_they_stood(server, behind, 
     texts = [part.get("text") for part in shown["content"]]
     assert texts.index("First:") < texts.index("Second:") < len(texts) - 1
     assert len(frames_in(shown)) == 12
-    assert [part.get("text") for part in later["content"]] == ["Video 1:", "Video 2:", "And later?"]
+    labels = ["Video 1: clip.mp4", "Video 2: short.mp4"]
+    assert [text for text in texts if text and text.startswith("Video")] == labels
+    assert [part.get("text") for part in later["content"]] == [*labels, "And later?"]
     assert ask(server, [*before, user({"type": "text", "text": "And later?"})], {"k": 7}).status_code == 200
     assert len(frames_in(behind.messages[2])) == 2  # the seventh of each
     assert len(response.headers["framenest-ranking"].split(", ")) == 2
@@ -247,7 +248,7 @@ def test_the_same_data_is_stored_once_and_the_same_address_fetched_once(serve, b
     ("ftp://example.org/kiln.mp4", "hosts that it was told to allow"),
     ("file:///etc/passwd", "outside the folder"),
     ("framenest://0123456789abcdef", "no such video"),
-    ("kiln.mp4", "no such video"),
+    ("kiln.mp4", "give file:///"),
     ("data:video/mp4;base64,AAAA", "not accepted"),
     ("data:video/mp4;base64,?", "not base64"),
     ("data:video/mp4;base64,é", "not base64"),
@@ -342,7 +343,7 @@ def test_an_address_that_reads_like_a_turn_is_an_address(server, media):
     for address in (f'["{id_}","a:b"]', f'[["video","{id_}"],["part","a:b"]]'):
         answer = ask(server, [user(video(address), QUESTION)])
         assert answer.status_code == 400, answer.text
-        assert "addresses are fetched only" in answer.json()["error"]["message"]
+        assert "is no address" in answer.json()["error"]["message"]
 
 
 def test_two_clients_with_the_same_turn_and_other_settings_keep_their_own(server, behind, first):
@@ -439,9 +440,11 @@ def unsure(*rungs):
 def test_the_ladder_asks_with_more_frames_while_the_model_cannot_tell(
     server, behind, client, clip_data, stream
 ):
-    behind.reply, before = unsure(2, 4), len(behind.requests)
+    behind.reply = unsure(2, 4)
     text = {"type": "text", "text": f"On a ladder? {stream}"}
     asked = {"model": "m", "messages": [user(video(clip_data), text)], "stream": stream}
+    ask(server, asked["messages"], {"k": [8, 2, 4]})  # so that a stream need not begin with comments
+    before = len(behind.requests)
     response = client.chat.completions.with_raw_response.create(
         **asked, extra_body={"framenest": {"k": [8, 2, 4]}}
     )
@@ -478,6 +481,7 @@ def test_a_streamed_answer_is_held_back_only_while_it_may_be_that_reply(
     server, behind, clip_data, pieces, held
 ):
     arrived, go_on = threading.Event(), threading.Event()
+    ask(server, [user(video(clip_data), QUESTION)])  # so that the stream does not begin with comments
 
     async def reply(exchange):
         await exchange.start(kind="text/event-stream")
@@ -576,6 +580,7 @@ def test_the_official_client_calls_tools(client, behind, clip_data):
 
 def test_a_stream_flows_piece_by_piece(server, behind, clip_data):
     heard = threading.Event()
+    ask(server, [user(video(clip_data), QUESTION)])  # so that the stream does not begin with comments
 
     async def reply(exchange):
         await exchange.start(kind="text/event-stream")
@@ -751,6 +756,7 @@ def test_a_conversation_has_a_bounded_number_of_videos(server, behind, media):
 def test_an_answer_that_does_not_come_to_the_point_is_passed_on(server, behind, clip_data, stream, deep):
     """Held back is only so much, and what cannot be read is an answer."""
     arrived = threading.Event()
+    ask(server, [user(video(clip_data), QUESTION)])  # so that the stream does not begin with comments
 
     async def reply(exchange):
         await exchange.start(kind="text/event-stream" if stream else "application/json")

@@ -41,6 +41,12 @@ def settings(tmp_path, media, scores, behind):
     )  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def no_comments(monkeypatch):
+    """Streams do not begin before their frames are chosen, however slow that is."""
+    monkeypatch.setattr(gateway, "COMMENT_SECONDS", PATIENCE)
+
+
 @pytest.fixture
 def gate(settings):
     with local_gateway(settings) as one:

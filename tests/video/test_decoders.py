@@ -40,6 +40,9 @@ class TalkingDecoder:
         decoder.seconds, decoder.key_frames, decoder.read = greys.seconds, greys.key_frames, greys.read
         return decoder
 
+    def sound(self, first=0):
+        return iter(())
+
     def streams(self):
         return ["video grey", "subtitle plain"]
 

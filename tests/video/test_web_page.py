@@ -21,6 +21,7 @@ from framenest.transcript import find_transcript
 from framenest.video import web_page
 from local_http import local_http
 from media import number_in, numbered_video
+from processes import PATIENCE
 
 VTT = "WEBVTT\n\n00:02.000 --> 00:04.000\n{}\n"
 PAGE = '<html><head><title>A kiln / fired</title></head><body><video src="{}">{}</video></body></html>'
@@ -304,3 +305,49 @@ def test_the_guard_knows_other_ways_out(attempt):
     assert done.returncode == 1
     told = done.stderr.splitlines()[-1]
     assert told.startswith(("PermissionError: not allowed", "ValueError: ", "ModuleNotFoundError: ")), told
+
+
+def test_a_page_without_end_ends(site, cache, monkeypatch):
+    """By memory, and by time if it is slow."""
+    stopped = threading.Event()
+
+    class Endless(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<html><video src='/clip.mp4'>")
+            if self.path == "/slow":
+                stopped.wait(PATIENCE)
+            with suppress(OSError):
+                while not stopped.is_set():
+                    self.wfile.write(b"<p>more</p>" * 100_000)
+
+    with local_http(Endless) as port:
+        address = f"http://127.0.0.1:{port}"
+        monkeypatch.setattr(web_page, "PAGE_SECONDS", PATIENCE)
+        with pytest.raises(VideoError, match=r"reading it takes more than 1.00 GiB of memory"):
+            fetch(site, f"{address}/long", cache, f"127.0.0.1:{port}")
+        monkeypatch.setattr(web_page, "PAGE_SECONDS", 2.0)
+        with pytest.raises(VideoError, match="or took over 2 s"):
+            fetch(site, f"{address}/slow", cache, f"127.0.0.1:{port}")
+        stopped.set()
+
+
+def test_a_page_that_needs_javascript_says_so(site, monkeypatch, tmp_path):
+    """As yt-dlp says it where an extractor needs a runtime and there is none."""
+    (tmp_path / "yt_dlp.py").write_text(
+        "class YoutubeDL:\n"
+        "    def __init__(self, settings): self.log = settings['logger']\n"
+        "    def __enter__(self): return self\n"
+        "    def __exit__(self, *_): pass\n"
+        "    def extract_info(self, url, download):\n"
+        "        self.log.warning('No supported JavaScript runtime could be found')\n"
+        "        raise ValueError('HTTP Error 403: Forbidden')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "yt_dlp", raising=False)
+    with pytest.raises(
+        VideoError, match=r"403: Forbidden\. No supported JavaScript runtime could be found\)"
+    ):
+        open_video(site.page())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.markup import escape
 from framenest.cache.files import write_atomic
 from framenest.cli import options as opt
 from framenest.cli.options import argument, command, option
-from framenest.cli.printing import note, out, print_table, say, table
+from framenest.cli.printing import fail, note, out, print_json, print_table, say, table
 from framenest.config import DEFAULT_PRESET, RelevanceText, ScorerConfig
 from framenest.evaluation.grounded_questions import (
     QUESTION_READERS,
@@ -22,6 +23,8 @@ from framenest.evaluation.grounded_questions import (
     Part,
     load_questions,
 )
+from framenest.evaluation.lmms_eval.preparation import part_of, task_manifests
+from framenest.evaluation.lmms_eval.preparation import prepare as run_preparation
 from framenest.evaluation.lmms_eval.tasks import (
     SELECTORS,
     TASKS,
@@ -38,6 +41,7 @@ from framenest.session import Session
 
 Row = dict[str, Any]  # cells by column: numbers, strings, or None for an empty cell
 
+PROGRESS_SECONDS = 60  # between two lines of progress, at least
 JSON_FILE = option("Write all numbers here.", "--json")
 
 
@@ -209,11 +213,12 @@ def tasks(
 ) -> None:
     """Write the task files, and print their folder for --include_path.
 
-    K is the model's own frame argument. lmms-eval copies these settings into its results.
+    K is the model's own frame argument. lmms-eval copies these settings into its results. A selector with
+    a scorer needs `framenest lmms-eval prepare` first. Qwen3.5 thinks unless enable_thinking=False.
 
     \b
-    python -m lmms_eval --model qwen3_5 \\
-      --model_args pretrained=Qwen/Qwen3.5-9B,max_num_frames=32 \\
+    python -m lmms_eval --model qwen3_5 --model_args \\
+      pretrained=Qwen/Qwen3.5-9B,max_num_frames=32,enable_thinking=False \\
       --include_path $(framenest lmms-eval tasks --scorer blip2) \\
       --tasks framenest_videomme --log_samples --use_cache cache/
     """
@@ -233,3 +238,54 @@ def tasks(
         frames=frames,
     )
     say(str(folder))
+
+
+@command(lmms_eval)
+def prepare(
+    names: tuple[str, ...] = argument(nargs=-1, required=True, metavar="TASK…"),
+    *,
+    scorer: str | None = option("As for `tasks`."),
+    selectors: str = option("As for `tasks`.", default=",".join(SELECTORS), metavar="NAME,…"),
+    query: RelevanceText = option("As for `tasks`.", default="question"),
+    include_path: opt.Folder | None = option(
+        "Folder of your own task files that include ours, in place of the three options above."
+    ),
+    budgets: opt.Budgets = option("Numbers of frames; MEC's rankings serve all.", required=True),
+    part: str = option("i/n: every n-th video, beginning with the i-th; for n processes.", default="1/1"),
+    limit: opt.Count | None = option("Only so many questions of each task, as lmms-eval's --limit."),
+    as_json: bool = option("Print counts and failures as JSON.", "--json"),
+    common: opt.Common,
+) -> None:
+    """Select the frames of tasks before a model is loaded.
+
+    Each video is decoded and encoded once for all its questions, selectors and budgets. What is in the cache
+    is not selected again, so the same command goes on after an interruption.
+
+    \b
+    framenest lmms-eval prepare framenest_videomme --scorer blip2 \\
+      --budgets 8,16,32,64,128,256 --part 1/8
+    """
+    folder = include_path or write_tasks(common.local, selectors.split(","), scorer=scorer, query=query)
+    manifests = part_of(task_manifests(names, Path(folder), limit), part)
+    start = told = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal told
+        if done and time.monotonic() - told >= PROGRESS_SECONDS:
+            told = time.monotonic()
+            hours = (told - start) / done * (total - done) / 3600
+            note(f"{done:,} of {total:,} videos, about {hours:.1f} hours left")
+
+    parts = int(part.partition("/")[2])
+    report = run_preparation(manifests, budgets, processes=parts, progress=tell)
+    for video, question, reason in report.failures:
+        fail(f"{video}: {question}: {reason}")
+    if as_json:
+        print_json(asdict(report))
+    else:
+        say(
+            f"{report.videos:,} videos: {report.selected:,} selections made in {report.seconds / 3600:.2f} "
+            f"hours, {report.present:,} were there, {len(report.failures):,} failed"
+        )
+    if report.failures:
+        raise SystemExit(1)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import platform
+import shutil
+import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import av
@@ -69,15 +74,13 @@ def _findings(common: opt.Common) -> Iterator[tuple[str, str, str]]:
         remedy = f"run: framenest models fetch {name}" if entry.installed() else install_hint(entry.extra)
         worst = FAILED if state.startswith("damaged") else MISSING
         ready = state == "ready"
-        yield (
-            f"{'speech' if name == 'asr' else 'scorer'} {name}",
-            OK if ready else worst,
-            state if ready else f"{state}; {remedy}",
-        )
+        role = "speech" if name == "asr" else "scorer"
+        yield f"{role} {name}", OK if ready else worst, state if ready else f"{state}; {remedy}"
     gpu = f"{size_text(gpu_memory())} of memory" if gpu_memory() else "none; scorers run on the CPU"
     if gpu_memory() and not has_gpu():
         gpu += ", but torch cannot use it; install a CUDA build of torch that fits the driver"
     yield "GPU", OK if has_gpu() else MISSING, gpu
+    yield "web pages", *_web_pages()
     try:
         opt.check_writable_folder(common.local.root)
         held = size_text(sum(total for _, total in common.cache.size().values()))
@@ -94,6 +97,16 @@ def _findings(common: opt.Common) -> Iterator[tuple[str, str, str]]:
         yield "self-test", OK, _ranked_clip(scorer, common)
     except Exception as error:  # whatever is broken is what to report
         yield "self-test", FAILED, f"{one_line(error)}; please report it with this output"
+
+
+def _web_pages() -> tuple[str, str]:
+    """Whether videos of web pages can be fetched, from YouTube, too."""
+    if importlib.util.find_spec("yt_dlp") is None:
+        return MISSING, install_hint("web")
+    folders = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
+    if not shutil.which("deno", path=folders) or importlib.util.find_spec("yt_dlp_ejs") is None:
+        return MISSING, f"no JavaScript runtime, which YouTube and others need; {install_hint('web')}"
+    return OK, f"yt-dlp {version('yt-dlp')}, with a JavaScript runtime"
 
 
 def _ranked_clip(scorer: str | None, common: opt.Common) -> str:

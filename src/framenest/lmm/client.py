@@ -19,13 +19,9 @@ from time import monotonic
 from typing import Any, Literal, Protocol, Self
 from urllib.parse import urlsplit
 
-import numpy as np
-from numpy.typing import NDArray
-
-from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import ConfigError, ModelError, needs_extra
-from framenest.listening import Recognizer
+from framenest.listening import Recognizer, Samples
 from framenest.lmm.request import Request
 from framenest.text import is_url
 from framenest.transcript import Transcript, json_lines
@@ -376,8 +372,8 @@ class Client:
         )
         return Answer(answer, reasoning, model, finish, usage)
 
-    def transcribe(self, samples: NDArray[np.float32], *, translate: bool = False) -> Transcript:
-        """What is said in (n,) mono samples in [-1, 1], SOUND_RATE a second; in English if translated."""
+    def transcribe(self, samples: Samples, *, translate: bool = False) -> Transcript:
+        """What is said; in English if translated."""
         audio, model, file = self._client.audio, self.model, io.BytesIO()
         with wave.open(file, "wb") as wav:
             wav.setparams((1, 2, SOUND_RATE, 0, "NONE", ""))
@@ -389,11 +385,11 @@ class Client:
             answer = api.create(**sent).content
         try:
             heard = json.loads(answer)
-            lines = tuple(json_lines(heard))
-            language = None if translate else heard.get("language")
+            return Transcript(
+                "", (*json_lines(heard),), language=None if translate else heard.get("language")
+            )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ModelError(f"{self.base_url} does not say which words are spoken when") from error
-        return Transcript(model, lines, language=language)
 
     def _chunks(self, response: Any, splitter: Splitter) -> Iterator[Any]:
         """The chunks of a stream; any error of the stream itself becomes one ModelError."""
@@ -547,10 +543,14 @@ class Client:
         return text.replace(key, "***") if len(key) > 5 else text  # "EMPTY" and the like are no secret
 
 
-def recognizer(model: str, _: DirectoryStore, config: ScorerConfig) -> Recognizer:
+def recognizer(model: str, _: object, config: ScorerConfig) -> Recognizer:
     """Speech recognition by the server at `config.listen_url`; by default with the only model it lists."""
-    client = Client(config.listen_url, model or None, retries=1)
-    with suppress(ModelError):  # a server that is down becomes a note of the transcript
+    connect = partial(Client, config.listen_url, retries=1)
+    with connect(model or None) as client, suppress(ModelError):  # one that is down becomes a note
         model = client.model
-    recognize = partial(client.transcribe, translate=config.listen_translate)
+
+    def recognize(samples: Samples) -> Transcript:
+        with connect(model or None) as client:
+            return client.transcribe(samples, translate=config.listen_translate)
+
     return Recognizer(f"{model or 'the model'} at {client.base_url}", recognize)

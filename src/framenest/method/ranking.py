@@ -179,14 +179,13 @@ class Ranking:
         return self.pool.transcript
 
     def said(self, rank: int, least: float = 0.0) -> str:
-        """The transcript while the frame of a rank, from 1, is on screen; empty if there is none.
-
-        least: leaves out the lines of which the speech recognizer is less confident.
+        """What is said, `least` this surely, while the frame of a rank, from 1, is on screen; "" if nothing.
 
         >>> ranking.said(1)
         ''
         """
-        lines = self.transcript.around(float(self.seconds[rank - 1]), REACH) if self.transcript else []
+        second = float(self.seconds[rank - 1])
+        lines = self.transcript.within(second - REACH, second + REACH).lines if self.transcript else ()
         return " ".join(one.text for one in lines if one.confidence is None or one.confidence >= least)
 
     @cached_property

@@ -153,9 +153,8 @@ class IndexedVideo:
     key: str  # of its vectors
     info: VideoInfo
     config: IndexConfig  # of its index
-    has_speech: bool  # a transcript with vectors
+    has_speech: bool | None  # a transcript with vectors; None if neither captions nor sound were there
     video: Video  # what to open
-    heard: bool = False  # its sound, or captions were found
 
     def at(self, path: str) -> IndexedVideo:
         """The same content at another path."""
@@ -240,9 +239,7 @@ class Searcher:
         catalogue = {}
         for key, about in self.pictures.videos().items():
             info = VideoInfo.from_json(about["video"])
-            ready = IndexedVideo(
-                key, info, IndexConfig(**about["config"]), about["said"], info.path, about.get("heard", False)
-            )
+            ready = IndexedVideo(key, info, IndexConfig(**about["config"]), about["said"], info.path)
             catalogue[info.path if is_remote(info.path) else info.fingerprint] = ready
         return catalogue
 
@@ -256,7 +253,7 @@ class Searcher:
                 continue
             self.session.progress("looking", done, len(videos))  # a file that is new here is read whole
             one = self._same(str(video), catalogue) if isinstance(video, (str, os.PathLike)) else None
-            if one is None or (self.session.recognizer and not one.heard):
+            if one is None or (self.session.recognizer and one.has_speech is None):
                 missing.append(video)
             else:
                 ready.append(one)
@@ -301,12 +298,12 @@ class Searcher:
         """Store the vectors of an indexed video: of its probes, and of what is said in it."""
         key, info = index_key(decoder, index.config), decoder.info
         transcript, speech = self.session.heard(decoder, *index.span)
+        said = True if speech else False if transcript and transcript.source else None
         path = info.path
         if not is_remote(path) and Path(path).exists():  # others search from other folders
             path = str(Path(path).absolute())
         about: dict[str, Any] = {"fingerprint": info.fingerprint, "video": replace(info, path=path).to_json()}
-        about |= {"said": speech is not None, "config": asdict(index.config)}
-        about["heard"] = bool(transcript and transcript.source)
+        about |= {"said": said, "config": asdict(index.config)}
         if speech is not None:
             starts = [passage.start for passage in speech.passages]
             frames = (np.searchsorted(decoder.seconds, starts, side="right") - 1).clip(0)
@@ -318,7 +315,7 @@ class Searcher:
         probes = features.get(index.frames, "probes")
         vectors = np.asarray(self._scorer.search_vectors(probes.encoded), np.float16)
         self.pictures.put(key, about, probes.frames, vectors)
-        return IndexedVideo(key, info, index.config, speech is not None, decoder, about["heard"])
+        return IndexedVideo(key, info, index.config, said, decoder)
 
     def _written(self, decoder: Decoder, frames: NDArray[np.int64], config: IndexConfig) -> Speech | None:
         """What is written on frames, as passages; None without a reader or text."""

@@ -23,10 +23,10 @@ from framenest.lmm.prompt import citations, not_shown
 from framenest.report.document import document
 from framenest.report.page import view_script, view_style
 from framenest.server import api_models as api
+from framenest.server.dialects import GATEWAY
 from framenest.server.gateway import Gateway
 from framenest.server.guard import (
     COOKIE,
-    GATEWAY,
     Guard,
     Refusal,
     first_problem,

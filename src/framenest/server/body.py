@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -14,6 +15,7 @@ from framenest.server.server_settings import MIB
 
 MAX_BODIES_BYTES = 768 * MIB  # of all requests; a single one may have 512 MiB
 MAX_VALUES = 250_000  # commas and brackets in a conversation; objects take more memory than their JSON
+MAX_UNPACKED_BYTES = 64 * MIB  # of a body that is sent as gzip
 MAX_TEXT_BYTES = 2 * MIB  # of what base64 does not use in a conversation: enough for 10 MiB of prose
 _BASE64 = f"{string.ascii_letters}{string.digits}+/-_=".encode()
 
@@ -43,16 +45,16 @@ class Bodies:
         self._arriving = dict[Body, anyio.CancelScope]()
 
     @asynccontextmanager
-    async def read(self, request: Request, *, is_chat: bool) -> AsyncIterator[Body]:
-        """A whole body. That of a conversation is refused unless its JSON is small, besides its data."""
+    async def read(self, request: Request, *, is_json: bool) -> AsyncIterator[Body]:
+        """A whole body, unpacked. JSON is refused unless it is small, besides its data."""
         length = int(request.headers.get("content-length", 0))
         body, pieces, values, text = Body(), list[bytes](), 0, 0
         self._open.add(body)
         try:
             with anyio.move_on_after(BODY_SECONDS + length / 2**17) as scope:  # 128 KiB a second
                 self._arriving[body] = scope
-                async for piece in request.stream():
-                    if is_chat:
+                async for piece in _unpacked(request):
+                    if is_json:
                         values += len(piece) - len(piece.translate(None, b"{[,"))
                         text += len(piece.translate(None, _BASE64))
                     if values <= MAX_VALUES and text <= MAX_TEXT_BYTES:
@@ -82,3 +84,27 @@ class Bodies:
             largest = max(self._arriving, key=lambda body: body.size)
             if largest.size > MAX_BODY_BYTES:  # as much as other routes take from anyone
                 self._arriving[largest].cancel()
+
+
+async def _unpacked(request: Request) -> AsyncIterator[bytes]:
+    """The pieces of a body, without its content encoding."""
+    packing, left = request.headers.get("content-encoding", "identity").lower(), MAX_UNPACKED_BYTES
+    if packing not in ("identity", "gzip"):
+        raise Refusal(415, f"content-encoding {packing} is not read here; send gzip, or none")
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    async for piece in request.stream():
+        if packing == "identity":
+            yield piece
+            continue
+        while piece:
+            try:
+                yield (unpacked := unpacker.decompress(piece, MIB))
+            except zlib.error as error:
+                raise Refusal(400, f"the body is not gzip ({error})") from error
+            left -= len(unpacked)
+            if left < 0:
+                raise Refusal(413, f"a packed request has at most {MAX_UNPACKED_BYTES} bytes when unpacked")
+            await anyio.sleep(0)
+            piece = unpacker.unconsumed_tail
+    if packing == "gzip" and not unpacker.eof:
+        raise Refusal(400, "the body is not gzip (it ends too early)")

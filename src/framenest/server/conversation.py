@@ -10,8 +10,9 @@ import asyncio
 import binascii
 import hashlib
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -26,62 +27,87 @@ from framenest.lmm.prompt import OTHERWISE
 from framenest.method.prefix import Prefix
 from framenest.server.api_models import TurnSettings
 from framenest.server.body import Body
+from framenest.server.dialects import (
+    CHAT,
+    RESPONSES,
+    VIDEO,
+    Dialect,
+    VideoSource,
+    any_video,
+    is_data,
+    put_frames,
+    take_videos,
+)
 from framenest.server.guard import Refusal, first_problem
 from framenest.server.library import LibraryVideo
-from framenest.server.server_settings import MIB
+from framenest.server.server_settings import MIB, MOST_SHOWN
 from framenest.server.service import Service
 
 IMAGE_LIMITS = ImageLimits(max_side=768)
 MAX_QUESTION_CHARS = 4000  # of a turn's text that choose its frames
 MAX_VIDEOS = 256  # in all turns; the same one may be in many
 MAX_MESSAGES = 10_000
+MAX_SENT_BYTES = 64 * MIB  # of a request with frames
+LEFT_OUT = "(The frames that were here are left out.)"
 _SETTINGS = TypeAdapter(dict[str, TurnSettings])
 
 
-class VideoSource(NamedTuple):
-    """Where the video of a message is: an address, or a data URL."""
+@dataclass
+class Turn:
+    """What a client says between two answers, and the videos of which it shows frames.
 
-    address: str
-    name: str
-
-
-@dataclass(frozen=True)
-class Message:
-    """A message and its place in a request.
-
-    fields: as they came; without the content if that has videos. parts: of a user's content, with a
-    LibraryVideo where frames go. text: what chooses them. digest: of the conversation up to here.
+    messages: those with frames, by place; VIDEO is where they go. videos: what goes there, in order. labels:
+    texts before the frames. text: what chooses them. digest: of the conversation up to here; key: with the
+    settings. offer: whether it may end with OTHERWISE.
     """
 
-    place: int
-    fields: Any
-    parts: Sequence[Any]
-    text: str
-    digest: str
+    answered: bool
+    messages: dict[int, Any] = field(default_factory=dict)
+    videos: list[LibraryVideo] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    text: str = ""
+    digest: str = ""
+    key: str = ""
+    rankings: list[str] = field(default_factory=list)
+    k: int = 0
+    offer: bool = False
 
-    @property
-    def videos(self) -> list[LibraryVideo]:
-        """The videos in it, in order; one may be there twice."""
-        return [part for part in self.parts if isinstance(part, LibraryVideo)]
+
+@dataclass
+class Conversation:
+    """A request and what is known of it; the second half once it was read.
+
+    taken: the videos that were in each message. is_plain: whether it may pass as it is. names: of all
+    videos, by id. frames: those of earlier turns that the model server keeps, by video. rungs: the budgets
+    of the last turn; none if it is answered.
+    """
+
+    dialect: Dialect
+    fields: dict[str, Any]
+    settings: TurnSettings
+    taken: list[list[VideoSource]]
+    is_plain: bool
+    turns: list[Turn] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+    frames: dict[str, list[int]] = field(default_factory=dict)
+    rungs: list[int] = field(default_factory=list)
 
 
 class ShownTurn(NamedTuple):
-    """A user's message with its frames.
+    """The last turn that shows frames, as it is sent.
 
-    key: under which it is remembered. content: for the model. rankings, k: what it shows. offers: whether it
-    ends with OTHERWISE. times: of its new frames, in seconds; a semicolon is between two videos. evidence:
-    how many of the k frames of each video match the question, such as "2/8". frames: numbers of all frames
-    up to here, by video.
+    k: how many frames of each video. offers: whether it ends with OTHERWISE. times: of its new frames, in
+    seconds; a semicolon is between two videos. evidence: how many of the k frames of each video match the
+    question, such as "2/8". frames: numbers of all up to here, by video.
     """
 
-    key: str
-    content: list[Any]
-    rankings: list[str]
+    chat: Conversation
+    turn: Turn
     k: int
     offers: bool
     times: str
     evidence: str
-    frames: dict[str, set[int]]
+    frames: dict[str, list[int]]
 
 
 class ChatFrames:
@@ -92,74 +118,77 @@ class ChatFrames:
         self._arriving = WeakValueDictionary[str, asyncio.Lock]()
         self._incoming, self._packing = asyncio.Semaphore(3), asyncio.Semaphore(3)  # others wait
 
-    async def requests(
-        self, fields: dict[str, Any], settings: TurnSettings
-    ) -> AsyncGenerator[tuple[bytes, ShownTurn | None, bool], None]:
-        """The request with frames in place of videos, again with more if the model cannot tell.
-
-        With the last turn that shows frames, and whether the model may ask for more. Turns that were answered
-        show the same frames as before.
-        """
-        messages = list[Message]()
-        if isinstance(fields.get("messages"), list):
-            messages = await self.parse(fields["messages"])
-            fields["messages"] = [message.fields for message in messages]  # without the data of videos
-        turns, latest = turns_with_videos(messages), None
-        if turns and not any(_role(message.fields) == "assistant" for message in messages[turns[-1].place :]):
-            latest = turns.pop()
-        rungs, frames, shown = sorted(set(settings.k or self.settings.budget)), dict[str, set[int]](), None
+    async def read(self, chat: Conversation) -> None:
+        """Fetch the videos of a conversation and rank them for its turns."""
+        fields, settings, name = chat.fields, chat.settings, chat.dialect.messages
+        known = self.journal.recall(f"response:{fields.get('previous_response_id')}")
+        chat.names, chat.frames = known or ({}, {})
+        if isinstance(fields.get(name), str) and chat.names:
+            fields[name] = [{"role": "user", "content": fields[name]}]
+        if isinstance(fields.get(name), list):
+            chat.turns = await self.turns(chat, fields[name])
+        asked, rungs = digest(settings.model_dump()), sorted(set(settings.k or self.settings.budget))
         settings_before = settings.model_copy(update={"question": None, "options": [], "look_for": []})
-        asked = digest(settings.model_dump())
-        for turn in turns:
+        for turn in chat.turns:
             await asyncio.sleep(0)  # there may be thousands
-            key, (k, offer, rankings) = self.recall(turn, asked) or (
-                f"{turn.digest}:{asked}",
-                (rungs[-1], False, []),
-            )
-            if not self.service.rankings.are_of(rankings, [video.id for video in turn.videos]):
-                rankings = await self.rankings(turn, settings_before)
-            shown = await self.show(key, turn, rankings, k, offer, frames)
-            self.remember(shown)
-            frames = shown.frames
-            fields["messages"][turn.place] = turn.fields | {"content": shown.content}
-        if latest is None:
-            yield msgspec.json.encode(fields), shown, False
-            return
-        rankings = await self.rankings(latest, settings)
-        for k in rungs:
-            shown = await self.show(f"{latest.digest}:{asked}", latest, rankings, k, k != rungs[-1], frames)
-            fields["messages"][latest.place] = latest.fields | {"content": shown.content}
-            yield msgspec.json.encode(fields), shown, shown.offers
+            turn.key, turn.k = f"{turn.digest}:{asked}", rungs[-1]
+            if turn.answered and (known := self.recall(turn, asked)):
+                turn.key, (turn.k, turn.offer, turn.rankings) = known
+            if not self.service.rankings.are_of(turn.rankings, [video.id for video in turn.videos]):
+                turn.rankings = await self.rankings(turn, settings_before if turn.answered else settings)
+            chat.rungs = [] if turn.answered else rungs[0 if chat.dialect is CHAT else -1 :]
 
-    async def parse(self, messages: Sequence[Any]) -> list[Message]:
-        """The messages of a request, with their videos fetched."""
-        if len(messages) > MAX_MESSAGES:
-            raise Refusal(413, f"a conversation has at most {MAX_MESSAGES} messages")
-        contents = [_content(message) for message in messages]
-        if sum(isinstance(part, VideoSource) for content in contents for part in content) > MAX_VIDEOS:
-            raise Refusal(400, f"a conversation has at most {MAX_VIDEOS} videos")
-        hashed, parsed = hashlib.blake2b(digest_size=16), list[Message]()
-        for message, content in zip(messages, contents, strict=True):
-            parts = [await self.video(part) if isinstance(part, VideoSource) else part for part in content]
-            fields = message | {"content": None} if parts != content else message
-            tagged = [
-                ["video", part.id] if isinstance(part, LibraryVideo) else ["part", part] for part in parts
-            ]
-            await asyncio.to_thread(hashed.update, msgspec.json.encode([fields, tagged]))
-            texts = [part.get("text") for part in parts if isinstance(part, dict)]
-            text = "\n".join(text for text in texts if isinstance(text, str)).strip()
-            parsed.append(
-                Message(len(parsed), fields, parts, text[:MAX_QUESTION_CHARS], f"turn:{hashed.hexdigest()}")
-            )
-        return parsed
+    async def turns(self, chat: Conversation, messages: list[Any]) -> list[Turn]:
+        """The turns that show frames: of their own videos or, if they have only a text, of all so far."""
+        dialect, names, taken = chat.dialect, chat.names, chat.taken
+        hashed, turns, question = hashlib.blake2b(digest_size=16), list[Turn](), ""
+        hashed.update(str(chat.fields.get("previous_response_id")).encode())
+        roles = [dialect.role(message) for message in messages]
+        starts = [n for n in range(1, len(roles)) if roles[n] == "assistant" != roles[n - 1]]
+        for start, end in pairwise([0, *starts, len(roles)]):
+            turn = Turn(end < len(roles) or roles[-1] == "assistant")
+            texts = dict[int, str]()
+            for n in range(start, end):
+                named = list[tuple[str, str, str]]()
+                while taken and taken[n]:
+                    source = taken[n].pop(0)
+                    video = await self.video(source)
+                    turn.videos.append(video)
+                    turn.messages[n] = messages[n]
+                    named.append((video.id, source.name, source.place))
+                    names.setdefault(video.id, source.name)
+                said = msgspec.json.encode([messages[n], named], enc_hook=lambda _: None)
+                await asyncio.to_thread(hashed.update, said)
+                if roles[n] == "user" and (text := _text(messages[n])):
+                    texts[n] = text
+            question = "\n".join(texts.values())[:MAX_QUESTION_CHARS] or question
+            if texts and names and not turn.videos:
+                turn.videos = [self.service.library.get(id_) for id_ in names]
+                turn.messages = {max(texts): _begun_with_videos(messages[max(texts)], len(names), dialect)}
+            if turn.videos:
+                numbers = {id_: f"Video {n}: {name}" for n, (id_, name) in enumerate(names.items(), 1)}
+                turn.labels = [numbers[video.id].removesuffix(" ") for video in turn.videos if len(names) > 1]
+                turn.text, turn.digest = question, f"turn:{hashed.hexdigest()}"
+                turns.append(turn)
+        return turns
 
     async def video(self, source: VideoSource) -> LibraryVideo:
         """The video at an address, or in a data URL; fetched or decoded if it is new."""
-        library, (address, name) = self.service.library, source
-        if ":" not in (id_ := address.removeprefix("framenest://")):
+        try:
+            return await self._video(source.address, source.name)
+        except Refusal as error:
+            raise Refusal(error.status, f"{source.place}: {error}", error.retry_after) from error
+
+    async def _video(self, address: str, name: str) -> LibraryVideo:
+        library = self.service.library
+        if re.fullmatch(r"[0-9a-f]{16}", id_ := address.removeprefix("framenest://")):
             return library.get(id_)
-        if address.startswith("file://"):
-            return await asyncio.to_thread(library.add_path, address)
+        if address[:5].lower() == "file:":
+            path = re.sub("^file:(?://)?", "file://", address, flags=re.IGNORECASE)
+            return await asyncio.to_thread(library.add_path, path)
+        if not is_data(address) and "://" not in address:
+            known = "file:///folder/kiln.mp4, https://host/kiln.mp4 or the data in base64"
+            raise Refusal(422, f"{address[:100]!r} is no address of a video; give {known}")
         key = f"address:{await asyncio.to_thread(_hash, address)}"
         async with self._arriving.setdefault(key, asyncio.Lock()):
             try:
@@ -168,14 +197,14 @@ class ChatFrames:
             except Refusal:  # it is new, or was removed or changed
                 self.service.jobs.check_room()
                 async with self._incoming:
-                    if address.startswith("data:"):
+                    if is_data(address):
                         video = await library.upload(_decoded(address), name)
                     else:
                         video = await asyncio.to_thread(library.fetch, address)
             self.journal.remember(key, video.id)
             return video
 
-    async def rankings(self, turn: Message, settings: TurnSettings) -> list[str]:
+    async def rankings(self, turn: Turn, settings: TurnSettings) -> list[str]:
         """The ids of a turn's finished rankings; a job that nobody waits for any longer is cancelled."""
         ids = []
         for video in turn.videos:
@@ -189,7 +218,7 @@ class ChatFrames:
             ids.append(id_)
         return ids
 
-    def recall(self, turn: Message, asked: str) -> tuple[str, Any] | None:
+    def recall(self, turn: Turn, asked: str) -> tuple[str, Any] | None:
         """How a turn was answered, (k, offers, rankings), and its key.
 
         asked: hash of settings. Of two clients with the same turn, each gets back what its settings chose;
@@ -198,43 +227,72 @@ class ChatFrames:
         keys = (f"{turn.digest}:{asked}", self.journal.recall(turn.digest))
         return next(((key, known) for key in keys if key and (known := self.journal.recall(key))), None)
 
-    def remember(self, turn: ShownTurn) -> None:
-        """Keep how a turn was answered, unless that is known."""
-        first, _, _ = turn.key.rpartition(":")
-        for key, value in (turn.key, [turn.k, turn.offers, turn.rankings]), (first, turn.key):
-            self.journal.remember(key, self.journal.recall(key) or value)
+    def remember(self, shown: ShownTurn, response: str | None = None) -> None:
+        """Keep how a turn was answered, unless that is known, and what the response follows."""
+        key, answer = shown.turn.key, [shown.turn.k, shown.offers, shown.turn.rankings]
+        for name, value in (key, answer), (shown.turn.digest, key):
+            self.journal.remember(name, self.journal.recall(name) or value)
+        if response:
+            self.journal.remember(f"response:{response}", [shown.chat.names, shown.frames])
+
+    async def request(
+        self, chat: Conversation, k: int, limit: int = MOST_SHOWN
+    ) -> tuple[bytes, ShownTurn | None]:
+        """The request with at most `limit` frames in place of its videos, and the last turn that has some.
+
+        k: the budget of the last turn, if that is not answered.
+        """
+        if chat.rungs:
+            chat.turns[-1].k, chat.turns[-1].offer = k, k != chat.rungs[-1]
+        if not chat.turns:
+            return msgspec.json.encode(chat.fields), None
+        shows = list[tuple[int, list[tuple[str, list[int]]]]]()
+        for turn in chat.turns:
+            ranks = [self.service.rankings.get(id_).frames.tolist() for id_ in turn.rankings]
+            shows.append((turn.k, [*zip((video.id for video in turn.videos), ranks, strict=True)]))
+        while True:
+            budgets = thinned(shows, limit, chat.frames)
+            if not budgets[-1]:
+                videos = len(chat.turns[-1].videos)
+                raise Refusal(413, f"a request has at most {limit} images; this turn has {videos} videos")
+            content, shown = await self._with_frames(chat, budgets)
+            if len(content) <= MAX_SENT_BYTES or not limit:
+                return content, shown
+            limit = limit * MAX_SENT_BYTES // len(content)
+
+    async def _with_frames(self, chat: Conversation, budgets: list[int]) -> tuple[bytes, ShownTurn]:
+        frames, messages = dict(chat.frames), [*chat.fields[chat.dialect.messages]]
+        for turn, k in zip(chat.turns, budgets, strict=True):
+            contents, shown = await self.show(chat, turn, k, frames)
+            for place, message in turn.messages.items():
+                messages[place] = put_frames(message, contents)
+            if turn.answered:
+                self.remember(shown)
+            if shown.offers:
+                messages[place]["content"].append({"type": "text", "text": OTHERWISE})
+        return msgspec.json.encode(chat.fields | {chat.dialect.messages: messages}), shown
 
     async def show(
-        self,
-        key: str,
-        turn: Message,
-        rankings: list[str],
-        k: int,
-        offer: bool,
-        earlier: Mapping[str, set[int]],
-    ) -> ShownTurn:
-        """Put those of the first k frames of its rankings into a turn that are not among the earlier ones.
+        self, chat: Conversation, turn: Turn, k: int, frames: dict[str, list[int]]
+    ) -> tuple[Iterator[list[Any]], ShownTurn]:
+        """What goes in place of each video of a turn: those of its first k frames that are new.
 
-        offer: say how the model can ask for more, if there are more.
+        frames: those that the turns before it show, by video; the new ones are added.
         """
-        shown = dict(earlier)
-        ids, times, evidence, complete = iter(rankings), list[str](), list[str](), True
-        content = list[Any]()
-        for part in turn.parts:
-            if not isinstance(part, LibraryVideo):
-                content.append(part)
-                continue
-            prefix = self.service.rankings.get(ranking := next(ids)).prefix(k)
-            before = shown.get(part.id, set())
-            new = prefix.part(~np.isin(prefix.frames, list(before)))
-            content += await self._images(ranking, new)
+        contents, times, evidence, complete = list[list[Any]](), list[str](), list[str](), True
+        for video, ranking, label in zip_longest(turn.videos, turn.rankings, turn.labels):
+            prefix = self.service.rankings.get(ranking).prefix(max(k, 1))
+            before = frames.get(video.id, [])
+            new = prefix.part(~np.isin(prefix.frames, before) & (k > 0))
+            parts = await self._images(ranking, new) if k else [{"type": "text", "text": LEFT_OUT}]
+            parts = [{"type": "text", "text": label}, *parts] if label else parts
+            contents.append([chat.dialect.part(part) for part in parts])
             evidence.append(f"{prefix.roles.count('evidence')}/{len(prefix)}")
             times.append(",".join(f"{second:.2f}" for second in new.seconds))
-            shown[part.id] = before.union(prefix.frames.tolist())
+            frames[video.id] = [*before, *new.frames.tolist()]
             complete = complete and prefix.complete
-        offers = offer and not complete
-        content += [{"type": "text", "text": OTHERWISE}] * offers
-        return ShownTurn(key, content, rankings, k, offers, ";".join(times), ";".join(evidence), shown)
+        offers = turn.offer and not complete
+        return iter(contents), ShownTurn(chat, turn, k, offers, ";".join(times), ";".join(evidence), frames)
 
     async def _images(self, ranking: str, new: Prefix) -> list[Any]:
         """Frames as parts of a message, each after its time."""
@@ -250,55 +308,88 @@ class ChatFrames:
         return [part for part in request["messages"][0]["content"] if part.get("text") != ""]
 
 
-def parse_request(body: Body) -> tuple[dict[str, Any], TurnSettings]:
-    """The fields of a chat completion, and the settings in its field `framenest`."""
+def thinned(
+    turns: Sequence[tuple[int, Sequence[tuple[str, Sequence[int]]]]],
+    limit: int,
+    shown: Mapping[str, Sequence[int]],
+) -> list[int]:
+    """Budgets with which turns show at most `limit` images together: each a prefix of what it had.
+
+    Room is made by halving the budgets of the oldest turns, a quarter of the limit at a time, so that earlier
+    turns stay as they are for some turns more. The last turn shrinks only if all others are empty.
+
+    turns: the budget of each, and its videos with their frames by rank. shown: frames shown before, by video.
+
+    >>> kiln = ("kiln", range(100))
+    >>> thinned([(8, [kiln]), (16, [kiln])], 16, {}), thinned([(8, [kiln])], 5, {})
+    ([8, 16], [5])
+    """
+
+    def images() -> int:
+        seen, count = {video: set(frames) for video, frames in shown.items()}, 0
+        for budget, (_, videos) in zip(budgets, turns, strict=False):
+            for video, ranked in videos:
+                new = set(ranked[:budget]) - seen.setdefault(video, set())
+                seen[video] |= new
+                count += len(new)
+        return count
+
+    budgets = list[int]()
+    for k, _ in turns:
+        budgets.append(k)
+        room = limit if images() <= limit else limit * 3 // 4
+        for n in range(len(budgets) - 1):
+            while budgets[n] and images() > room:
+                budgets[n] //= 2
+        while budgets[-1] and images() > limit:
+            budgets[-1] -= 1
+    return budgets
+
+
+def parse_request(body: Body, dialect: Dialect) -> Conversation:
+    """Take the videos and the field `framenest` out of a request."""
     try:
         fields: dict[str, Any] = msgspec.json.decode(body.content, type=dict)
-        body.content = b""  # its size still counts: the fields take as much
-        settings = _SETTINGS.validate_python({"framenest": fields.pop("framenest", {})})
+        has_settings = "framenest" in fields
+        settings = _SETTINGS.validate_python({"framenest": fields.pop("framenest", {})})["framenest"]
+        messages, taken = fields.get(dialect.messages), list[list[VideoSource]]()
+        if isinstance(messages, list):
+            if len(messages) > MAX_MESSAGES:
+                raise Refusal(413, f"a conversation has at most {MAX_MESSAGES} messages")
+            taken = [[] for _ in messages]
+            places = [f"{dialect.messages}[{n}]" for n in range(len(messages))]
+            fields[dialect.messages] = kept = [*map(take_videos, messages, places, taken)]
+            if VIDEO in kept:
+                raise Refusal(400, f"{places[kept.index(VIDEO)]}: a video belongs in a message's content")
+        for name in fields.keys() - {dialect.messages, "metadata", "tools"}:
+            if (source := any_video(fields[name], name)) is not None:
+                raise Refusal(400, f"{source.place}: no frames are chosen here; put the video into a message")
     except ValidationError as error:
         raise Refusal(400, first_problem(error.errors())) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refusal(400, f"the request is not a JSON object ({error})") from error
-    return fields, settings["framenest"]
+    if sum(map(len, taken)) > MAX_VIDEOS:
+        raise Refusal(400, f"a conversation has at most {MAX_VIDEOS} videos")
+    follows = dialect is RESPONSES and fields.get("previous_response_id") is not None
+    return Conversation(dialect, fields, settings, taken, not (any(taken) or has_settings or follows))
 
 
-def turns_with_videos(messages: Sequence[Message]) -> list[Message]:
-    """The messages that show frames: of their own videos or, if they have only a text, of all before them."""
-    videos, turns = dict[str, LibraryVideo](), list[Message]()
-    for message in messages:
-        videos |= {video.id: video for video in message.videos}
-        if message.videos:
-            turns.append(message)
-        elif videos and message.text:
-            earlier: list[Any] = []
-            for n, video in enumerate(videos.values(), 1):
-                earlier += [{"type": "text", "text": f"Video {n}:"}, video][len(videos) == 1 :]
-            turns.append(replace(message, parts=[*earlier, *message.parts]))
-    return turns
+def _text(message: Any) -> str:
+    """What a message says, without what is inside its parts."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content.strip()
+    parts = content if isinstance(content, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str)).strip()
 
 
-def _role(message: Any) -> Any:
-    return message.get("role") if isinstance(message, dict) else None
-
-
-def _content(message: Any) -> list[Any]:
-    """The parts of a user's message, with a VideoSource in place of each video; none of another message."""
-    content = message.get("content") if _role(message) == "user" else None
-    content = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return [_video_source(part) or part for part in content] if isinstance(content, list) else []
-
-
-def _video_source(part: Any) -> VideoSource | None:
-    """None if a part has no video, or frames that were chosen."""
-    kind = part.get("type") if isinstance(part, dict) else None
-    value = part.get(kind) if kind in ("video_url", "video", "file") else None
-    fields = value if isinstance(value, dict) else {"url": value}
-    address = fields.get("file_data" if kind == "file" else "url")
-    wanted = "(?!data:video/jpeg)data:video/" if kind == "file" else "(?!data:video/jpeg)"
-    if isinstance(address, str) and re.match(wanted, address):
-        return VideoSource(address, str(fields.get("filename") or ""))
-    return None
+def _begun_with_videos(message: Any, count: int, dialect: Dialect) -> Any:
+    """A message with places for videos before its first text; the results of tools must stay first."""
+    content = message["content"]
+    content = [{"type": dialect.text, "text": content}] if isinstance(content, str) else content
+    place = next(n for n, part in enumerate(content) if isinstance(part, dict) and part.get("text"))
+    return message | {"content": [*content[:place], *[VIDEO] * count, *content[place:]]}
 
 
 def _hash(address: str) -> str:
@@ -309,9 +400,9 @@ def _hash(address: str) -> str:
 
 
 async def _decoded(address: str) -> AsyncIterator[bytes]:
-    """The data of a data URL, piece by piece."""
+    """The data of a data URL, or base64 alone, piece by piece."""
     try:
-        for place in range(address.find(";base64,") + 8, len(address), MIB):
+        for place in range(address.find(",", 0, 2048) + 1, len(address), MIB):
             yield binascii.a2b_base64(address[place : place + MIB], strict_mode=True)
     except ValueError as error:
         raise Refusal(422, f"the data of a video is not base64 ({error})") from error

@@ -1,4 +1,4 @@
-"""Gateway: the API of an OpenAI-compatible server, with frames in place of videos."""
+"""Gateway: the API of a model's server, with frames in place of videos."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import AsyncIterator
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any
 from urllib.parse import unquote
 
 import anyio
 import httpx
+import msgspec
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
@@ -22,17 +25,24 @@ from framenest.lmm.prompt import cannot_tell, may_cannot_tell
 from framenest.protocols import GUESS
 from framenest.records import parse_json
 from framenest.server.body import Bodies, Body
-from framenest.server.conversation import ChatFrames, ShownTurn, parse_request
-from framenest.server.guard import GATEWAY, Refusal, session, status_of
+from framenest.server.conversation import ChatFrames, Conversation, ShownTurn, parse_request
+from framenest.server.dialects import CHAT, DIALECTS, GATEWAY, RESPONSES, Dialect, any_video, dialect_at
+from framenest.server.guard import Refusal, session, status_of
 from framenest.server.rankings import Rankings
 from framenest.server.server_settings import MIB
 from framenest.server.service import Service
+from framenest.text import one_line
 
 ANSWER_SILENT_SECONDS = 600.0  # until an answer begins and between its pieces, as for `framenest ask`
+COMMENT_SECONDS = 3.0  # between comments in a stream whose frames are being chosen
+ID_BYTES, WHY_BYTES = 2**12, 2**16  # of an answer: in which its id is; of an error that are looked at
+INSTEAD = f"use {GATEWAY}{CHAT.path}, or a proxy between (litellm) that translates to it"
 BUFFER_BYTES = MIB  # of an answer that may still be “cannot tell”; 5,000 tokens of reasoning as a stream
-_MAY_HAVE_VIDEO = re.compile(rb'"(?:video|file|framenest)')
+_ID = re.compile(rb'"id"\s*:\s*"([^"\\]+)"')
 _HOP = rb"connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade"  # headers of one connection
-_NOT_SENT = re.compile(_HOP + rb"|host|content-length|authorization|cookie|accept-encoding|expect")
+_NOT_SENT = re.compile(
+    _HOP + rb"|host|content-length|authorization|cookie|accept-encoding|content-encoding|expect"
+)
 _FOR_BROWSERS = (
     rb"|set-cookie|clear-site-data|refresh|link|alt-svc|strict-transport-security|service-worker-allowed"
     rb"|access-control-.*|report-to|reporting-endpoints|nel|www-authenticate"
@@ -50,7 +60,7 @@ class Gateway:
         self._name = str(httpx.URL(self._url).copy_with(userinfo=b""))
         key = os.environ.get(KEY_VARIABLE)
         token = service.settings.token
-        self._key, self._secrets = f"Bearer {key}" if key else None, (token, session(token)) if token else ()
+        self._key, self._secrets = key.encode() if key else None, (token, session(token)) if token else ()
         self.client = httpx.AsyncClient(
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # one client's are no other's
             timeout=httpx.Timeout(ANSWER_SILENT_SECONDS, connect=10.0, pool=None),
@@ -62,92 +72,191 @@ class Gateway:
         """Answer a request, until that is done or the client goes away."""
         if not self._url:
             raise Refusal(404, "this server has no gateway to a model; it was started without --upstream")
-        request = Request(scope, receive)
-        is_chat = (request.method, request.scope["path"]) == ("POST", f"{GATEWAY}chat/completions")
-        refusal = None  # also if the client leaves
-        async with self._bodies.read(request, is_chat=is_chat) as body, anyio.create_task_group() as group:
+        request, path = Request(scope, receive), scope["path"]
+        posts, refusal = request.method == "POST", None  # none also if the client leaves
+        is_chat = posts and dialect_at(path) is not None
+        is_json = is_chat or (posts and "json" in request.headers.get("content-type", ""))
+        async with self._bodies.read(request, is_json=is_json) as body, anyio.create_task_group() as group:
 
             async def end_when_gone() -> None:
                 await receive()  # nothing else is to come
                 group.cancel_scope.cancel()
 
             group.start_soon(end_when_gone)
-            refusal = await self._answer(request, body, send, is_chat=is_chat)
+            reply = ClientReply(send, dialect_at(path) or CHAT)
+            answer = self._chat if is_chat else self._pass_json if is_json else self._relay
+            refusal = await self._refusal(answer(request, body, reply), reply)
             group.cancel_scope.cancel()
         if refusal is not None:
             raise refusal
 
-    async def _answer(self, request: Request, body: Body, send: Send, *, is_chat: bool) -> Refusal | None:
+    async def _refusal(self, answering: Awaitable[Any], reply: ClientReply) -> Refusal | None:
         """Returns a refusal, since one that is raised within a task group becomes a group."""
         try:
-            if not is_chat or not _MAY_HAVE_VIDEO.search(body.content):
-                await self._relay(request, body, send, None)
-                return None
-            fields, settings = await asyncio.to_thread(parse_request, body)
-            async with aclosing(self._frames.requests(fields, settings)) as requests:
-                async for body.content, turn, offers in requests:
-                    body.size = len(body.content)
-                    if await self._relay(request, body, send, turn, offers=offers):
-                        break
+            await answering
+            return None
         except FramenestError as error:
             status, wait = status_of(error), getattr(error, "retry_after", None)
-            return Refusal(400 if status in (403, 404, 409, 422) else status, str(error), wait)
+            refusal = Refusal(400 if status in (403, 404, 409, 422) else status, str(error), wait)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             late = isinstance(error, httpx.TimeoutException)
             why = "no answer in time" if late else str(error) or "it broke off"
-            return Refusal(504 if late else 502, f"{self._name}: {why}")
+            refusal = Refusal(504 if late else 502, f"{self._name}: {why}")
+        if not reply.began:
+            return refusal
+        await reply.piece(reply.dialect.error_event(refusal.status, str(refusal)), more=False)
         return None
 
+    async def _pass_json(self, request: Request, body: Body, reply: ClientReply) -> None:
+        await asyncio.to_thread(refuse_videos, body, request.scope["path"])
+        await self._relay(request, body, reply)
+
+    async def _chat(self, request: Request, body: Body, reply: ClientReply) -> None:
+        chat = await asyncio.to_thread(parse_request, body, reply.dialect)
+        if chat.is_plain:
+            await self._relay(request, body, reply)
+            return
+        body.content = b""  # its size still counts: the fields take as much
+        await self._read(chat, reply)
+        for k in chat.rungs or [0]:
+            body.content, turn = await self._frames.request(chat, k)
+            body.size = len(body.content)
+            if await self._relay(request, body, reply, turn):
+                break
+
+    async def _read(self, chat: Conversation, reply: ClientReply) -> None:
+        """Read a conversation; a stream gets comments meanwhile, so that no client gives up."""
+
+        async def comment() -> None:
+            while True:
+                await anyio.sleep(COMMENT_SECONDS)
+                await reply.comment("framenest is choosing frames")
+
+        refusal = None
+        async with anyio.create_task_group() as group:
+            if chat.fields.get("stream") is True:
+                group.start_soon(comment)
+            try:
+                await self._frames.read(chat)
+            except FramenestError as error:  # one that is raised within a task group becomes a group
+                refusal = error
+            group.cancel_scope.cancel()
+        if refusal is not None:
+            raise refusal
+
     async def _relay(
-        self, request: Request, body: Body, send: Send, turn: ShownTurn | None, *, offers: bool = False
+        self, request: Request, body: Body, reply: ClientReply, turn: ShownTurn | None = None
     ) -> bool:
         """Send a request upstream and relay the response, piece by piece, with headers about its last turn.
 
-        offers: return False, and relay nothing, if the model says that it cannot tell.
+        Returns False, and relays nothing, if the model cannot tell and the turn offers more frames.
         """
+        url, headers = self._address(request), self._sent(request)
+        if body.content:
+            headers.append((b"content-length", b"%d" % len(body.content)))
+        content = body.slices() if body.content else b""
+        async with self.client.stream(request.method, url, headers=headers, content=content) as response:
+            if not (turn and turn.offers):
+                body.free()
+            if is_odd(response):
+                raise Refusal(502, f"{self._name}: the answer is not HTTP (status {response.status_code})")
+            pieces = _one_by_one(response)
+            first = await _until_answer(response, pieces) if turn and turn.offers else bytearray()
+            if first is None:
+                return False
+            remember, told = None, dict[str, str]()
+            if turn is not None:
+                ids = turn.turn.rankings
+                first += await self._check_api(response, pieces, turn)
+                links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in ids)
+                told = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
+                told |= {"framenest-evidence": turn.evidence} | match_header(
+                    self._rankings, turn.turn.rankings
+                )
+                if response.is_success:
+                    self._frames.remember(turn)
+                    remember = partial(self._frames.remember, turn) if reply.dialect is RESPONSES else None
+            if reply.began and not (response.status_code == 200 and _streams(response)):
+                why = one_line((bytes(first) + await _head(pieces)).decode(errors="replace"))
+                raise Refusal(max(response.status_code, 400), f"{self._name}: {response.status_code} {why}")
+            await reply.begin(response, told)
+            try:
+                await reply.piece(bytes(first))
+                async for piece in _named(pieces, remember):
+                    await reply.piece(piece)
+                await reply.piece(b"", more=False)
+            except httpx.HTTPError as error:  # the client finds its connection broken, as it would without us
+                log.warning("%s broke off (%s)", self._name, type(error).__name__)
+        return True
+
+    def _address(self, request: Request) -> str:
+        """Where a request goes."""
         path, query = (request.scope[name].decode("latin-1") for name in ("raw_path", "query_string"))
         if ".." in request.scope["path"].split("/") or self._has_secret(path):
             raise Refusal(400, "this path leads out of the API, or has the token of this server")
         query = "&".join(part for part in query.split("&") if not self._has_secret(part))
         query = "" if self._has_secret(query) else query
-        key = self._key or (None if self._secrets else request.headers.get("authorization"))
-        headers = [pair for pair in request.headers.raw if not _NOT_SENT.fullmatch(pair[0])]
+        return f"{self._url}/{path.removeprefix(GATEWAY)}{query and '?'}{query}"
+
+    def _sent(self, request: Request) -> list[tuple[bytes, bytes]]:
+        """The headers of a request upstream; its key is where the client has put its own."""
+        given = request.headers
+        headers = [pair for pair in given.raw if not _NOT_SENT.fullmatch(pair[0])]
         headers = [pair for pair in headers if not self._has_secret(pair[1].decode("latin-1"))]
-        headers += [(b"accept-encoding", b"identity"), *([(b"authorization", key.encode())] if key else [])]
-        if body.content:
-            headers.append((b"content-length", b"%d" % len(body.content)))
-        url = f"{self._url}/{path.removeprefix(GATEWAY)}{query and '?'}{query}"
-        content = body.slices() if body.content else b""
-        async with self.client.stream(request.method, url, headers=headers, content=content) as response:
-            if not offers:
-                body.free()
-            if is_odd(response):
-                raise Refusal(502, f"{self._name}: the answer is not HTTP (status {response.status_code})")
-            pieces = _one_by_one(response)
-            first = await _until_answer(response, pieces) if offers else b""
-            if first is None:
-                return False
-            headers = [pair for pair in response.headers.raw if not _NOT_RELAYED.fullmatch(pair[0])]
-            if turn is not None:
-                links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in turn.rankings)
-                added = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
-                added |= {"framenest-evidence": turn.evidence} | match_header(self._rankings, turn)
-                headers += [(name.encode(), value.encode()) for name, value in added.items()]
-                if response.is_success:
-                    self._frames.remember(turn)
-            await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
-            try:
-                await send({"type": "http.response.body", "body": bytes(first), "more_body": True})
-                async for piece in pieces:
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
-                await send({"type": "http.response.body", "body": b""})
-            except httpx.HTTPError as error:  # the client finds its connection broken, as it would without us
-                log.warning("%s broke off (%s)", self._name, type(error).__name__)
-        return True
+        headers.append((b"accept-encoding", b"identity"))
+        if self._key and "x-api-key" in given and "authorization" not in given:
+            headers = [*(pair for pair in headers if pair[0] != b"x-api-key"), (b"x-api-key", self._key)]
+        elif self._key:
+            headers.append((b"authorization", b"Bearer " + self._key))
+        elif not self._secrets and "authorization" in given:
+            headers.append((b"authorization", given["authorization"].encode("latin-1")))
+        return headers
 
     def _has_secret(self, text: str) -> bool:
         """Whether a text has what lets clients in, which is for this server alone."""
         return any(secret in one for secret in self._secrets for one in (text, unquote(text)))
+
+    async def _check_api(
+        self, response: httpx.Response, pieces: AsyncIterator[bytes], turn: ShownTurn
+    ) -> bytes:
+        """Refuse a request to an API that the model's server does not have; else what was read to know."""
+        if response.status_code not in (404, 405, 501) or turn.chat.dialect is CHAT:
+            return b""
+        head = await _head(pieces)
+        asked = map(turn.chat.fields.get, ("model", "previous_response_id"))
+        if any(name and str(name).encode() in head for name in asked):  # that is what it does not have
+            return head
+        raise Refusal(501, f"{self._name} has no {GATEWAY}{turn.chat.dialect.path}: {INSTEAD}")
+
+
+class ClientReply:
+    """What a client gets; a stream may begin with comments, before the model's server is asked."""
+
+    def __init__(self, send: Send, dialect: Dialect) -> None:
+        self._send, self.dialect, self.began = send, dialect, False
+
+    async def begin(self, response: httpx.Response, told: dict[str, str]) -> None:
+        """Send the status and the headers of a response, with what is told of its frames."""
+        if self.began:
+            await self.comment(*(f"{name}: {value}" for name, value in told.items()))
+            return
+        headers = [pair for pair in response.headers.raw if not _NOT_RELAYED.fullmatch(pair[0])]
+        await self._start(response.status_code, headers + [(n.encode(), v.encode()) for n, v in told.items()])
+
+    async def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self.began = True
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def piece(self, data: bytes, *, more: bool = True) -> None:
+        """Send a piece of the body."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def comment(self, *lines: str) -> None:
+        """Send lines that clients of a stream skip."""
+        if not self.began:
+            kind = (b"content-type", b"text/event-stream; charset=utf-8")
+            await self._start(200, [kind, (b"cache-control", b"no-cache")])
+        await self.piece("".join(f": {line}\n" for line in lines).encode() + b"\n")
 
 
 def is_odd(response: httpx.Response) -> bool:
@@ -164,17 +273,56 @@ async def _one_by_one(response: httpx.Response) -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
 
 
-def match_header(rankings: Rankings, turn: ShownTurn) -> dict[str, str]:
+def match_header(rankings: Rankings, ids: Sequence[str]) -> dict[str, str]:
     """How strongly each ranking of a turn matches, and whether it is a guess, if the scorer says so."""
-    matches = [rankings.get(id_).stats.match for id_ in turn.rankings]
+    matches = [rankings.get(id_).stats.match for id_ in ids]
     texts = [f"{one.verdict}: {GUESS}" if one.is_guess else one.verdict for one in matches if one]
     return {"framenest-match": "; ".join(texts)} if texts else {}
+
+
+def refuse_videos(body: Body, path: str) -> None:
+    """Refuse a video where no frames are chosen."""
+    try:
+        source = any_video(msgspec.json.decode(body.content), "") if body.content else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refusal(400, f"the request is not JSON ({error})") from error
+    if source is not None:
+        known = ", ".join(f"{GATEWAY}{one}" for one in DIALECTS)
+        raise Refusal(400, f"{source.place}: {path} takes no videos here; frames are chosen at {known}")
+
+
+def _streams(response: httpx.Response) -> bool:
+    return "event-stream" in response.headers.get("content-type", "")
+
+
+async def _named(
+    pieces: AsyncIterator[bytes], remember: Callable[[str], None] | None
+) -> AsyncIterator[bytes]:
+    """The pieces of an answer. remember: gets its id, before the client does."""
+    head = b""
+    async for piece in pieces:
+        if remember is not None and len(head) < ID_BYTES:
+            head += piece[:ID_BYTES]
+            if (named := _ID.search(head)) is not None:
+                remember(named[1].decode(errors="replace"))
+                remember = None
+        yield piece
+
+
+async def _head(pieces: AsyncIterator[bytes]) -> bytes:
+    """The beginning of an answer."""
+    head = b""
+    async for piece in pieces:
+        head += piece
+        if len(head) > WHY_BYTES:
+            break
+    return head
 
 
 async def _until_answer(response: httpx.Response, pieces: AsyncIterator[bytes]) -> bytearray | None:
     """What was received until it is clear that the model answers; None if it cannot tell."""
     held, heard = bytearray(), 0
-    streams = "event-stream" in response.headers.get("content-type", "")
+    streams = _streams(response)
     splitter, calls = Splitter(lambda *_: None, thinking=False), False
     async for piece in pieces:
         held += piece

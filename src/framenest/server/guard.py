@@ -29,9 +29,9 @@ from framenest.errors import (
     StoreError,
     VideoError,
 )
+from framenest.server.dialects import CHAT, GATEWAY, api_path, dialect_at
 from framenest.server.server_settings import MIB, ServerSettings, is_loopback
 
-GATEWAY = "/v1/"  # OpenAI's API
 COOKIE = "framenest"
 UPLOAD_PATH = "/videos/upload"
 MAX_BODY_BYTES = 65_536  # bytes of a request that is no upload
@@ -50,7 +50,6 @@ HEADERS = Headers({
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 })  # fmt: skip
 GATEWAY_HEADERS = Headers({**HEADERS, "content-security-policy": "sandbox; default-src 'none'"})
-_ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 log = logging.getLogger("framenest.server")
 
 
@@ -83,15 +82,13 @@ def status_of(error: FramenestError) -> int:
 
 
 def refusal_response(path: str, error: FramenestError, message: str) -> JSONResponse:
-    """An error for a client: its message as `detail`, or in OpenAI's error object below GATEWAY."""
+    """An error for a client: its message as `detail`, or as the API at a path below GATEWAY has it."""
     status, wait = status_of(error), getattr(error, "retry_after", None)
     headers = {} if wait is None else {"retry-after": str(wait)}
     if status == 401:
         headers["www-authenticate"] = "Bearer"
-    if not path.startswith(GATEWAY):
-        return JSONResponse({"detail": message}, status, headers)
-    kind = _ERROR_TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
-    body = {"error": {"message": message, "type": kind, "param": None, "code": None}}
+    in_gateway = path.startswith(GATEWAY)
+    body = (dialect_at(path) or CHAT).error(status, message) if in_gateway else {"detail": message}
     return JSONResponse(body, status, headers)
 
 
@@ -175,6 +172,8 @@ class Guard:
             await self._app(scope, receive, send)
         if scope["type"] != "http":
             return
+        if (path := api_path(scope["path"])) != scope["path"]:
+            scope = {**scope, "path": path, "raw_path": path.encode()}
         began, status = time.perf_counter(), 500
 
         async def guarded(message: Message) -> None:
@@ -249,7 +248,9 @@ def _allowed(request: Request, token: str) -> bool:
     """Whether a request has the token, or the cookie made from it."""
     kind, _, bearer = request.headers.get("authorization", "").partition(" ")
     cookie = request.cookies.get(COOKIE, "")
-    return (kind.lower() == "bearer" and same(bearer.strip(), token)) or same(cookie, session(token))
+    key = request.headers.get("x-api-key", "") if request.scope["path"].startswith(GATEWAY) else ""
+    bearer = bearer.strip() if kind.lower() == "bearer" else key  # Anthropic's clients send the key alone
+    return same(bearer, token) or same(cookie, session(token))
 
 
 def _name(host: str) -> str:

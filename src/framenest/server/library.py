@@ -85,7 +85,7 @@ class Library:
         self._checks = ConcurrencyLimit(2, "too many videos are being registered at once", 5, wait=10)
         busy = f"{UPLOADS_AT_ONCE} videos are coming in already"
         self._incoming = ConcurrencyLimit(UPLOADS_AT_ONCE, busy, 10)
-        self._storing, self._one_page = threading.Lock(), threading.Lock()
+        self._storing = threading.Lock()
         self._cache = local_directory(open_store(settings.cache))
         for file in settings.uploads.glob(f"*{PARTIAL}"):  # of a server that was stopped
             file.unlink()
@@ -185,10 +185,12 @@ class Library:
 
     def _fetch_page(self, url: str) -> LibraryVideo:
         """Register the video of a page. It is kept in the cache, and counts as stored."""
-        with self._one_page:  # one at a time, so that together they stay within the limit
-            stored = _stored(self._settings.uploads) + _stored(self._cache.root / DOWNLOADS)
-            most = min(self._settings.max_upload, max(0, self._settings.max_stored - stored))
-            video = fetch_page(url, self._cache, False, most, [*self._hosts]).resolve()
+
+        def most(done: int) -> int:  # what others store meanwhile counts, too
+            stored = _stored(self._settings.uploads) + _stored(self._cache.root / DOWNLOADS) - done
+            return min(self._settings.max_upload, max(0, self._settings.max_stored - stored))
+
+        video = fetch_page(url, self._cache, False, most, [*self._hosts]).resolve()
         return self._add(video, _plain_name(video.name), "url")
 
     def get(self, id_: str) -> LibraryVideo:

@@ -76,9 +76,8 @@ class VideoTasks:
     def describe(self, path: str) -> dict[str, Any]:
         """What a video is, without indexing it: its VideoInfo, its streams, where its transcript is from."""
         decoder = self._session.open(path)
-        session = self._session
-        transcript = find_transcript(decoder, session.scoring.subtitles or NONE, session.store)
-        later = "made from the sound when it is needed" if session.recognizer else None
+        transcript = find_transcript(decoder, self._session.scoring.subtitles or NONE, self._session.store)
+        later = "made of the sound when it is needed" if self._session.recognizer else None
         return {
             "video": decoder.info.to_json(),
             "streams": decoder.streams() if isinstance(decoder, HasStreams) else [],

@@ -27,6 +27,7 @@ MAX_BATCH_BYTES = 64 * 2**20
 """Bytes of pixels decoded together; a single frame may have more."""
 BATCHES = 4
 """Number of batches they are split into, so that progress moves and encoding starts early."""
+SOUND_RATE = 16_000  # samples a second
 
 
 @runtime_checkable
@@ -66,6 +67,10 @@ class Decoder(Protocol):
 class HasStreams(Decoder, Protocol):
     """A decoder that knows what else its file holds."""
 
+    def sound(self, first: int = 0) -> Iterator[NDArray[np.float32]]:
+        """Pieces of mono samples in [-1, 1], from `first` on; 0 is at the first frame. Damage is silent."""
+        ...
+
     def streams(self) -> list[str]:
         """The streams of the file in words, in their order: "video h264", "audio aac (eng)"."""
         ...
@@ -95,22 +100,6 @@ class HasSubtitles(Decoder, Protocol):
         """(start, end, text) of each line of a text track, in seconds from the first frame.
 
         The end is NaN if it is unknown. The text may have the markup of SubRip, WebVTT or SubStation.
-        """
-        ...
-
-
-SOUND_RATE = 16_000
-"""Samples of sound a second."""
-
-
-@runtime_checkable
-class HasSound(Decoder, Protocol):
-    """A decoder that decodes the sound of its file."""
-
-    def sound(self, first: int = 0) -> Iterator[NDArray[np.float32]]:
-        """Mono samples in [-1, 1] from sample `first` on, in pieces of any length; 0 is at the first frame.
-
-        What is missing or damaged is silent.
         """
         ...
 

@@ -42,8 +42,7 @@ _REFERENCE_FRAMES = 20
 DAMAGED_VIDEO = "this video is damaged: some frames are as a player patches them up, or left out"
 DAMAGED_SOUND = "some of the sound of this video is damaged"
 _TEXT_CODECS = ("subrip", "srt", "text", "webvtt", "ass", "ssa", "mov_text")
-_GAP_SAMPLES = SOUND_RATE // 10
-"""Samples by which sound may be late or early; then silence fills the gap, or frames are left out."""
+_GAP_SAMPLES = SOUND_RATE // 10  # by which sound may be late before silence fills the gap, or early
 _SUBSTATION_FIELDS = 8  # before the text of a line
 
 
@@ -156,24 +155,24 @@ class PyAVDecoder(PictureDecoder):
                 return
 
     def sound(self, first: int = 0) -> Iterator[NDArray[np.float32]]:
-        """See `HasSound`. The track is FFmpeg's choice."""
+        """See `HasStreams`. The track is FFmpeg's choice, and may change its format."""
         at, end = 0, round(self.info.duration * SOUND_RATE)
-        silence = np.zeros(_GAP_SAMPLES, np.float32)
+        resamplers = defaultdict[Any, Any](lambda: av.AudioResampler("flt", "mono", SOUND_RATE))
         with closing(self.source.open()) as opened:
-            stream: Any = opened.container.streams.best("audio")
-            track: Any = replace(opened, stream=stream)
-            # A track may change its format.
-            resamplers = defaultdict[Any, Any](lambda: av.AudioResampler("flt", "mono", SOUND_RATE))
-            packets = chain(track.packets(), [None]) if stream else ()
-            for frame in (frame for packet in packets for frame in track.decode(packet)):
+            best: Any = opened.container.streams.best("audio")
+            track: Any = replace(opened, stream=best)
+            for frame in chain.from_iterable(
+                map(track.decode, chain(track.packets(), [None]) if best else ())
+            ):
                 due = at if frame.time is None else round((frame.time - self.info.start) * SOUND_RATE)
                 gap = min(due, end) - at
                 if at >= end or gap < -_GAP_SAMPLES:
                     continue
                 resampler = resamplers[frame.format.name, frame.layout.name, frame.sample_rate]
-                sound = (piece.to_ndarray()[0] for piece in resampler.resample(frame))
-                for samples in chain(repeat(silence, max(0, gap) // _GAP_SAMPLES), sound):
-                    yield samples[max(0, first - at) : max(0, end - at)]
+                silence = repeat(np.zeros(_GAP_SAMPLES, np.float32), max(0, gap) // _GAP_SAMPLES)
+                for samples in chain(silence, (one.to_ndarray()[0] for one in resampler.resample(frame))):
+                    if at + len(samples) > first:
+                        yield samples[max(0, first - at) : max(0, end - at)]
                     at += len(samples)
             if track.damaged:
                 self._note_damage(DAMAGED_SOUND)

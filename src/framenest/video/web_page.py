@@ -13,9 +13,11 @@ import shutil
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
+from threading import Timer
 from typing import Any
 
 from framenest.cache.directory import DOWNLOADS, DirectoryStore
@@ -29,6 +31,7 @@ from framenest.text import one_line, size_text
 PAGES = ("text/html", "application/xhtml+xml")  # content types
 Hosts = list[str] | None
 MAX_DOWNLOAD_BYTES = 20 * 2**30
+PAGE_BYTES, PAGE_SECONDS = 2**30, 60.0  # of memory, and to find the video of a page
 _FORBIDDEN = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "socket.sendto")
 
 
@@ -42,12 +45,16 @@ def check_size(url: str, size: int, most: int = sys.maxsize) -> None:
 
 
 def fetch_page(
-    url: str, local: DirectoryStore, progress: ShowProgress, most: int = sys.maxsize, hosts: Hosts = None
+    url: str,
+    local: DirectoryStore,
+    progress: ShowProgress,
+    most: Callable[[int], int] = lambda _: sys.maxsize,
+    hosts: Hosts = None,
 ) -> Path:
     """Fetch the video of a page and its captions into the cache, unless they are there.
 
     An interrupted download resumes. If another process is fetching this page, this one waits for it.
-    most: bytes that the video may have. hosts: see `guard`; None for no guard.
+    most(done): bytes that the video may have, of which `done` are here. hosts: see `guard`; None: no guard.
     """
     if importlib.util.find_spec("yt_dlp") is None:
         raise VideoError(f"{url}: a web page, not a video; to fetch the video on it, {install_hint('web')}")
@@ -63,7 +70,7 @@ def fetch_page(
             for message in _run(url, listed.parent, hosts, most):
                 if "done" in message:
                     show("download (MiB)", message["done"] >> 20, message["total"] >> 20)
-            why = one_line(message.get("why", "yt-dlp broke down, or took too long"))
+            why = one_line(message.get("why", f"yt-dlp broke down, or took over {PAGE_SECONDS:.0f} s"))
             why = why.removeprefix("ERROR: ").partition("; please report")[0]
             if "files" not in message:
                 raise VideoError(f"{url}: no video can be fetched from this page ({why})")
@@ -77,21 +84,25 @@ def fetch_page(
         raise VideoError(f"{url}: could not be fetched ({error})") from error
 
 
-def _run(url: str, folder: Path, hosts: Hosts, most: int) -> Iterator[dict[str, Any]]:
+def _run(url: str, folder: Path, hosts: Hosts, most: Callable[[int], int]) -> Iterator[dict[str, Any]]:
     """Run this module as a process; yields its progress, then the files' names, and why any is missing."""
     request = json.dumps([url, str(folder), hosts])  # other users could see it in the command
     environment = os.environ | {"YTDLP_NO_PLUGINS": "1", "FRAMENEST_PAGE": request}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))  # "" is the working directory
     command = [sys.executable, "-P", "-m", __name__]
     with Popen(command, env=environment, text=True, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL) as child:
+        too_long = Timer(PAGE_SECONDS, child.kill)
+        too_long.start()
         try:
             for message in map(json.loads, child.stdout or ()):
-                check_size(url, message.get("size", 0), most)
+                too_long.cancel()
+                check_size(url, message.get("size", 0), most(message.get("done", 0)))
                 yield message
         except VideoError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         finally:
+            too_long.cancel()
             child.kill()
 
 
@@ -133,11 +144,12 @@ def download(url: str, folder: str, guarded: bool) -> dict[str, Any]:
         "playlist_items": "1-2",  # enough to see that there are several
         "external_downloader": {"default": "native"}, "fixup": "never",  # no ffmpeg
         "noplaylist": True, "cachedir": False, "updatetime": False, "socket_timeout": 30, "retries": 3,
-        "quiet": True, "noprogress": True, "progress_hooks": [watch],
+        "quiet": True, "noprogress": True, "progress_hooks": [watch], "logger": _Log(),
         **({"proxy": "", "js_runtimes": {}} if guarded else {}),
     }  # fmt: skip
     with yt_dlp.YoutubeDL(settings) as tool:
         page = tool.extract_info(url, download=False)
+        _tell(done=0, size=0, total=0)
         videos = [video for video in page.get("entries", [page]) if video]
         if len(videos) != 1:
             raise ValueError("it shows several; give the URL of one" if videos else "it shows none")
@@ -149,8 +161,9 @@ def download(url: str, folder: str, guarded: bool) -> dict[str, Any]:
         # English captions before others, written before automatic ones.
         kinds = [info.get(kind) or {} for kind in ("subtitles", "automatic_captions")]
         every = [(name or "", file) for kind in kinds for name, files in kind.items() for file in files]
-        # YouTube translates its automatic captions into 100 languages; nobody said those words.
-        spoken = [one for one in every if "tlang=" not in str(one[1].get("url"))]
+        spoken = [
+            one for one in every if "tlang=" not in str(one[1].get("url"))
+        ]  # not YouTube's translations
         usable = [one for one in spoken if one[1].get("ext") in ("vtt", "srt", "ass", "ssa")]
         if not usable:
             return {"files": [video.name]}
@@ -164,6 +177,22 @@ def download(url: str, folder: str, guarded: bool) -> dict[str, Any]:
         return {"files": [video.name, Path(captions["filepath"]).replace(beside).name]}
 
 
+_runtime_warnings: list[str] = []
+"""What yt-dlp says of a missing JavaScript runtime, the usual cause of what fails then."""
+
+
+class _Log:
+    """Where yt-dlp writes."""
+
+    def debug(self, text: str) -> None: ...
+
+    error = info = debug
+
+    def warning(self, text: str) -> None:
+        if "JavaScript runtime" in text and not _runtime_warnings:
+            _runtime_warnings.append(text)
+
+
 def _tell(**message: Any) -> None:
     os.write(1, json.dumps(message).encode() + b"\n")
 
@@ -171,9 +200,15 @@ def _tell(**message: Any) -> None:
 if __name__ == "__main__":
     sys.stdout = sys.stderr  # what an extractor prints is not ours
     page, target, hosts = json.loads(os.environ["FRAMENEST_PAGE"])
+    with suppress(ImportError):  # on Windows
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (PAGE_BYTES, PAGE_BYTES))
     if hosts is not None:
         guard(hosts)
     try:
         _tell(**download(page, target, hosts is not None))
+    except MemoryError:
+        _tell(why=f"reading it takes more than {size_text(PAGE_BYTES)} of memory")
     except Exception as error:  # an extractor may raise anything
-        _tell(why=str(error) or repr(error))
+        _tell(why=". ".join([str(error) or repr(error), *_runtime_warnings]))

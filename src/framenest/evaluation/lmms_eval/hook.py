@@ -1,13 +1,13 @@
-"""The lmms-eval plug-in: selected frames in place of lmms-eval's own sampling."""
+"""The lmms-eval plug-in: selected frames in place of lmms-eval's own sampling, answers stored in steps."""
 
 from __future__ import annotations
 
-import atexit
 import functools
 import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -21,12 +21,16 @@ from framenest.cache.directory import DirectoryStore
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
 from framenest.errors import BudgetError, StoreError, error_line
-from framenest.evaluation.selection_cache import SelectionCache
+from framenest.evaluation.selection_cache import NotSelected, SelectionCache
 from framenest.lmm.prompt import Pairing, sent_places, video_metadata
 from framenest.method.prefix import Prefix
 
 SUFFIX = ".framenest.json"
 MARK = "framenest"
+REQUEST_FAILED = "[LMMS_EVAL_REQUEST_FAILED"
+"""How an answer begins that lmms-eval's models of a server give after their last retry."""
+ANSWERS_A_STEP = 64
+"""A crash loses at most so many answers of each process."""
 Element = Mapping[str, Any]
 Reader = Callable[[Element], Any]
 
@@ -35,7 +39,8 @@ Reader = Callable[[Element], Any]
 class VideoManifest:
     """A file that stands for a video in a message: which frames of which video to show.
 
-    video: a path. text: what relevance is scored for. The other fields are as in `TaskSettings`.
+    video: a path. text: what relevance is scored for. prepare: the command that selects the frames. The
+    other fields are as in `TaskSettings`.
     """
 
     video: str
@@ -43,6 +48,7 @@ class VideoManifest:
     selector: str
     scorer: str | None
     pairing: Pairing = "pairs"
+    prepare: str = ""
 
     def write(self) -> Path:
         """Write it into the cache; equal manifests share one file."""
@@ -63,48 +69,92 @@ class VideoManifest:
             raise StoreError(f"{path}: not a manifest of Framenest ({error})") from error
 
 
-class ManifestReader:
-    """Selects the frames of manifests, through the selection cache. Scorers run on $FRAMENEST_DEVICE."""
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self._lock = threading.Lock()  # lmms-eval's vllm builds its messages in threads
-        self._caches: dict[str | None, SelectionCache] = {}
-
-    def frames(self, manifest: VideoManifest, budget: int) -> Prefix:
-        """The frames of a manifest at a budget; one thread selects at a time."""
-        with self._lock:
-            scorer = manifest.scorer
-            if scorer not in self._caches:
-                self._caches[scorer] = SelectionCache(scorer, os.environ.get("FRAMENEST_DEVICE") or "auto")
-            prefix = self._caches[scorer].prefix(manifest.video, manifest.text, manifest.selector, budget)
-            self.requests += 1
-            return prefix
-
-    @property
-    def misses(self) -> int:
-        """Requests that were not in the cache."""
-        return sum(cache.misses for cache in self._caches.values())
-
-    def report(self) -> None:
-        """Print one line of counts to stderr, if there were requests."""
-        if self.requests:
-            parts = f"{self.misses} newly selected, {self.requests - self.misses} from kept selections"
-            print(f"framenest: frames for {self.requests} requests: {parts}", file=sys.stderr)  # noqa: T201 - a report
+_lock = threading.Lock()  # lmms-eval's vllm builds its messages in threads
+_selections = cache(SelectionCache)
 
 
-@cache
-def manifest_reader() -> ManifestReader:
-    """The reader of this process; it reports at exit."""
-    reader = ManifestReader()
-    atexit.register(reader.report)
-    return reader
+def selected_frames(manifest: VideoManifest, budget: int) -> Prefix:
+    """The frames of a manifest at a budget, from the selection cache; one thread reads at a time."""
+    with _lock:
+        try:
+            cached = _selections(manifest.scorer)
+            return cached.prefix(manifest.video, manifest.text, manifest.selector, budget)
+        except NotSelected as error:
+            raise NotSelected(f"{error}; run: {manifest.prepare} --budgets {budget}") from None
 
 
 def register() -> list[Any]:
-    """Entry point `lmms_eval.models`: hook the readers of qwen-vl-utils. Registers no models."""
+    """Entry point `lmms_eval.models`: hook qwen-vl-utils and lmms-eval's cache. Registers no models."""
     hook_readers()
+    store_answers_in_steps()
     return []
+
+
+def store_answers_in_steps() -> None:
+    """Make `--use_cache` store the answers to our tasks in steps, where the same command finds them.
+
+    lmms-eval itself stores answers once a process has all of them, and looks for those of a run that was
+    interrupted only if LMMS_CACHE_RUN_ID names it. Other tasks are left alone.
+    """
+    if not any(MARK in argument for argument in sys.argv):
+        return
+    try:
+        from lmms_eval.caching.response_cache import ResponseCache
+    except ImportError:  # a version without this cache
+        return
+    os.environ.setdefault("LMMS_CACHE_RUN_ID", f"{MARK}-{digest(sys.argv[1:])[:12]}")
+    execute = ResponseCache.execute
+
+    @functools.wraps(execute)
+    def in_steps(self: Any, model: Any, kind: str, requests: list[Any]) -> list[Any]:
+        if not any(MARK in request.task_name for request in requests):
+            return list(execute(self, model, kind, requests))
+        timed = TimedModel(model)
+        answers: list[Any] = []
+        for start in range(0, len(requests), ANSWERS_A_STEP):
+            answers += execute(self, timed, kind, requests[start : start + ANSWERS_A_STEP])
+        line = f"{timed.answers} of {len(answers)} answers are new, {timed.seconds:.1f} s of the model"
+        print(f"framenest: {line}", file=sys.stderr)  # noqa: T201 - a report
+        return answers
+
+    ResponseCache.execute = in_steps
+
+
+@dataclass
+class TimedModel:
+    """A model of lmms-eval whose time is measured, and whose failed requests end the run.
+
+    lmms-eval would store a failed request, and score it as a wrong answer.
+    """
+
+    model: Any
+    answers: int = 0
+    seconds: float = 0.0
+
+    def generate_until(self, requests: list[Any]) -> list[Any]:
+        """As the model does it.
+
+        `async_openai` adds to the settings of a request, which are part of the key of its stored answer, and
+        opens an event loop for each call, in which the connections of an earlier call are dead.
+        """
+        client: Any = getattr(self.model, "client", None)
+        if type(client).__name__ == "AsyncOpenAI":
+            from openai import DefaultAsyncHttpxClient
+
+            self.model.client = client.copy(http_client=DefaultAsyncHttpxClient())
+        settings = [(value, dict(value)) for one in requests for value in one.args if isinstance(value, dict)]
+        start = time.perf_counter()
+        answers = list(self.model.generate_until(requests))
+        self.seconds += time.perf_counter() - start
+        self.answers += len(answers)
+        for changed, before in settings:
+            changed.clear()
+            changed.update(before)
+        texts = [str(getattr(answer, "text", answer)) for answer in answers]
+        failed = [text for text in texts if text.startswith(REQUEST_FAILED)]
+        if failed:
+            raise SystemExit(f"framenest: {len(failed)} of {len(texts)} requests failed: {failed[0]}")
+        return answers
 
 
 def hook_readers() -> bool:
@@ -171,7 +221,7 @@ def read_manifest(element: Element) -> tuple[Any, dict[str, Any], float]:
     import torch
 
     manifest = VideoManifest.read(element["video"])
-    prefix = manifest_reader().frames(manifest, budget_of(element))
+    prefix = selected_frames(manifest, budget_of(element))
     places = sent_places(manifest.pairing, prefix.seconds.tolist())
     # A cached ranking may name an older path of the video.
     images = np.stack([np.asarray(image) for image in prefix.images(video=manifest.video, progress=False)])

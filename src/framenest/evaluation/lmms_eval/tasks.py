@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
@@ -18,7 +19,7 @@ from framenest.cache.hashes import digest
 from framenest.config import RelevanceText
 from framenest.errors import ConfigError, MissingExtra
 from framenest.evaluation.benchmarks import READERS
-from framenest.evaluation.lmms_eval.hook import VideoManifest, ending_the_run, hook_readers, manifest_reader
+from framenest.evaluation.lmms_eval.hook import VideoManifest, ending_the_run, hook_readers, selected_frames
 from framenest.lmm.prompt import DIRECTLY, Pairing, marker
 from framenest.selectors import FILE, check_selector, needs_scorer
 
@@ -110,24 +111,42 @@ class TaskSettings:
                 "say which scorer chose the frames"
             )
 
+    def prepare_command(self, task: str) -> str:
+        """The command that selects a task's frames, but for the budgets.
 
-@ending_the_run()
-def messages(doc: Row, lmms_eval_specific_kwargs: Row | None = None) -> list[dict[str, Any]]:
-    """`doc_to_messages`: one user turn with the frames' manifest and the question."""
-    kwargs = lmms_eval_specific_kwargs or {}
+        >>> TaskSettings("videomme", "mec:no-zoom", "blip2").prepare_command("TASK")
+        'framenest lmms-eval prepare TASK --scorer blip2 --selectors mec:no-zoom'
+        """
+        words = ["framenest", "lmms-eval", "prepare", task, "--scorer", str(self.scorer)]
+        words += [] if self.selector in SELECTORS else ["--selectors", self.selector]
+        words += [] if self.query == "question" else ["--query", self.query]
+        return shlex.join(words)
+
+
+def manifest_of(doc: Row, kwargs: Mapping[str, Any]) -> VideoManifest:
+    """Which frames of which video a question shows. kwargs: `lmms_eval_specific_kwargs`."""
     settings = TaskSettings.of_task(kwargs)
     question = READERS[settings.benchmark](doc)
     module, _, name = str(kwargs["video_of"]).rpartition(".")  # lmms-eval's own function knows the path
     (video,) = getattr(importlib.import_module(module), name)(doc)
     # A file of frame lists is searched by the question alone.
     scores_options = settings.query == "question+options" and not settings.selector.startswith(FILE)
-    manifest = VideoManifest(
+    return VideoManifest(
         video=str(video),
         text=question.with_options if scores_options else question.question,
         selector=settings.selector,
         scorer=settings.scorer,
         pairing=settings.pairing,
+        prepare=settings.prepare_command(str(kwargs.get("task", "TASK"))),
     )
+
+
+@ending_the_run()
+def messages(doc: Row, lmms_eval_specific_kwargs: Row | None = None) -> list[dict[str, Any]]:
+    """`doc_to_messages`: one user turn with the frames' manifest and the question."""
+    kwargs = lmms_eval_specific_kwargs or {}
+    settings = TaskSettings.of_task(kwargs)
+    manifest = manifest_of(doc, kwargs)
     if settings.selector == NATIVE:
         shown = [{"type": "video", "url": manifest.video}]
     elif settings.frames_as != "video":
@@ -141,7 +160,7 @@ def messages(doc: Row, lmms_eval_specific_kwargs: Row | None = None) -> list[dic
 
 def _images(manifest: VideoManifest, budget: int, frames_as: str) -> list[dict[str, Any]]:
     """The frames themselves: as one video without times, or as images, each after its time."""
-    prefix = manifest_reader().frames(manifest, budget)
+    prefix = selected_frames(manifest, budget)
     images = prefix.images(video=manifest.video, progress=False)
     if frames_as == "frames":
         return [{"type": "video", "url": images}]
@@ -243,6 +262,7 @@ def task_yaml(task: Task, settings: TaskSettings, upstream: Path) -> str:
         f"doc_to_visual: !function {__name__}.no_visual",
         "lmms_eval_specific_kwargs:",
         "  default:",
+        f"    task: {task_name(task, settings.selector)}",
         f"    video_of: lmms_eval.tasks.{Path(task.file).parent}.utils.{task.video_of}",
         f"    framenest: {json.dumps(asdict(settings))}",
     ]

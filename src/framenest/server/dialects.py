@@ -1,0 +1,241 @@
+"""The APIs in which clients show videos to models: where the videos are, how frames and errors are written.
+
+Whatever a client calls a part, its first bytes say whether it is a video.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from framenest.errors import VideoError
+from framenest.video.source import VIDEO_SUFFIXES
+
+GATEWAY = "/v1/"
+VIDEO: Any = object()  # in a message: here are the frames of a video
+_CONTENTS = ("content", "output")  # fields with parts: of a message, and of the result of a tool
+_VIDEO_TYPES = ("video_url", "video", "input_video")
+_LAYERS = (*_VIDEO_TYPES, "image_url", "file", "input_file", "source", "media")  # objects inside a part
+_FILE_TYPES = ("file", "input_file", "document", "image", "image_url", "input_image", "media")
+_ADDRESSES = ("url", "data", "base64", "file_data", "file_url", "file_uri", "file_id", *_LAYERS)
+_MEDIA_TYPES = ("media_type", "mime_type", "mimeType")
+_DATA_URL = re.compile(r"\s*data:([^,;]*)[^,]*,", re.IGNORECASE)
+MAX_ADDRESS_CHARS = 8192
+_HEAD_CHARS = 512  # of base64; MPEG-TS needs 377 bytes
+_FILE_NAMES = VIDEO_SUFFIXES - {".gif", ".ts"}  # those that name nothing else
+_VIDEO_BYTES = re.compile(
+    rb"....(?:ftyp(?!hei|hev|mif|msf|avif|avis|M4[AB] )|moov|mdat|wide|pnot|styp)"  # MP4; not HEIC, AVIF, M4A
+    rb"|\x1aE\xdf\xa3|RIFF....AVI |FLV\x01|OggS.{24,80}theora|0&\xb2u\x8ef\xcf\x11|\x00\x00\x01[\xba\xb3]"
+    rb"|\x06\x0e\+4|\.RMF|DKIF|YUV4MPEG2|G.{187}G.{187}G",
+    re.DOTALL,
+)
+_ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+
+
+class VideoSource(NamedTuple):
+    """A video in a request.
+
+    address: of it, or its data. name: as the client calls it. place: of its part, such as
+    messages[0].content[1].
+    """
+
+    address: str
+    name: str
+    place: str
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How one API writes what the gateway reads and adds.
+
+    path: below GATEWAY. messages: the field that has them. text, image: types of parts. jpeg: the fields of
+    an image part for a JPEG as data URL.
+    """
+
+    path: str
+    messages: str
+    text: str
+    image: str
+    jpeg: Callable[[str], dict[str, Any]]
+
+    def part(self, part: dict[str, Any]) -> dict[str, Any]:
+        """A text or image part of a chat completion, as this API has it."""
+        if part["type"] == "text":
+            return {"type": self.text, "text": part["text"]}
+        return {"type": self.image, **self.jpeg(part["image_url"]["url"])}
+
+    def role(self, message: Any) -> Any:
+        """Whose a message is; what a model and its tools add to Responses has no role."""
+        if not isinstance(message, dict):
+            return None
+        made_by = "tool" if str(message.get("type")).endswith("_output") else "assistant"
+        return message.get("role", made_by if self is RESPONSES else None)
+
+    def error(self, status: int, message: str) -> dict[str, Any]:
+        """The body of an error."""
+        server = "api_error" if self is MESSAGES else "server_error"
+        kind = _ERROR_TYPES.get(status, "invalid_request_error" if status < 500 else server)
+        if self is MESSAGES:
+            return {"type": "error", "error": {"type": kind, "message": message}}
+        return {"error": {"message": message, "type": kind, "param": None, "code": None}}
+
+    def error_event(self, status: int, message: str) -> bytes:
+        """The same in a stream that has begun."""
+        error = self.error(status, message)
+        event = {**error["error"], "type": "error", "sequence_number": 0} if self is RESPONSES else {}
+        name = b"" if self is CHAT else b"event: error\n"
+        return name + b"data: " + msgspec.json.encode(event | error) + b"\n\n"
+
+
+def _source(jpeg: str) -> dict[str, str]:
+    return {"type": "base64", "media_type": "image/jpeg", "data": jpeg.partition(",")[2]}
+
+
+CHAT = Dialect("chat/completions", "messages", "text", "image_url", lambda jpeg: {"image_url": {"url": jpeg}})
+RESPONSES = Dialect(
+    "responses", "input", "input_text", "input_image", lambda jpeg: {"image_url": jpeg, "detail": "auto"}
+)
+MESSAGES = Dialect("messages", "messages", "text", "image", lambda jpeg: {"source": _source(jpeg)})
+DIALECTS = {one.path: one for one in (CHAT, RESPONSES, MESSAGES)}
+_COUNTING = {"responses/input_tokens": RESPONSES, "messages/count_tokens": MESSAGES}  # the same bodies
+_PATHS = "|".join(DIALECTS | _COUNTING).replace("/", "/+")
+_KNOWN = re.compile(rf"(?:/+v1(?=/))*/+({_PATHS})/*")
+
+
+def api_path(path: str) -> str:
+    """The path of a request to one of the APIs as its documentation has it; other paths are unchanged.
+
+    >>> api_path("//v1//chat/completions/"), api_path("/responses"), api_path("/v1/models")
+    ('/v1/chat/completions', '/v1/responses', '/v1/models')
+    """
+    known = _KNOWN.fullmatch(path)
+    return GATEWAY + re.sub("/+", "/", known[1]) if known else path
+
+
+def dialect_at(path: str) -> Dialect | None:
+    """The API at a path that `api_path` has returned."""
+    return (DIALECTS | _COUNTING).get(path.removeprefix(GATEWAY)) if path.startswith(GATEWAY) else None
+
+
+def take_videos(message: Any, place: str, taken: list[VideoSource]) -> Any:
+    """A message with VIDEO in place of each video, and the same message if it has none.
+
+    place: of the message in the request. taken: gets the videos, in order.
+    """
+    if isinstance(message, list):
+        return [take_videos(part, f"{place}[{n}]", taken) for n, part in enumerate(message)]
+    if not isinstance(message, dict):
+        return message
+    if (source := video_source(message, place)) is not None:
+        taken.append(source)
+        return VIDEO
+    before, changed = len(taken), dict(message)
+    for name in _CONTENTS:
+        value = message.get(name)
+        parts = [value] if isinstance(value, dict) else value
+        if isinstance(parts, list):
+            changed[name] = take_videos(parts, f"{place}.{name}", taken)
+    return changed if len(taken) > before else message
+
+
+def put_frames(message: Any, frames: Iterator[list[Any]]) -> Any:
+    """A message with the next frames in place of each VIDEO."""
+    if isinstance(message, list):
+        parts = (next(frames) if part is VIDEO else [put_frames(part, frames)] for part in message)
+        return [*chain.from_iterable(parts)]
+    if isinstance(message, dict):
+        return message | {name: put_frames(message[name], frames) for name in _CONTENTS if name in message}
+    return message
+
+
+def any_video(value: Any, place: str) -> VideoSource | None:
+    """The first video anywhere in a value."""
+    waiting = [(value, place)]
+    while waiting:
+        value, place = waiting.pop()
+        if isinstance(value, dict):
+            if (source := video_source(value, place)) is not None:
+                return source
+            waiting += [(inner, f"{place}.{name}".lstrip(".")) for name, inner in value.items()]
+        elif isinstance(value, list):
+            waiting += [(inner, f"{place}[{n}]") for n, inner in enumerate(value)]
+    return None
+
+
+def video_source(part: dict[str, Any], place: str) -> VideoSource | None:
+    """The video that a part of a message holds; None if it holds none, or frames that were chosen.
+
+    >>> video_source({"type": "video", "video": "file:///home/me/kiln.mp4"}, "content[0]").address
+    'file:///home/me/kiln.mp4'
+    >>> video_source({"type": "image_url", "image_url": {"url": "https://host/kiln.jpg"}}, "content[0]")
+    """
+    kind = part.get("type")
+    layers = [part, *(part[name] for name in _LAYERS if isinstance(part.get(name), dict))]
+    fields = {name: value for layer in layers for name, value in layer.items() if isinstance(value, str)}
+    name = fields.get("filename") or fields.get("title") or fields.get("name") or ""
+    media_type = next((fields[one] for one in _MEDIA_TYPES if one in fields), "")
+    says = kind in _VIDEO_TYPES or "video_url" in part
+    for address in (fields[one] for one in _ADDRESSES if one in fields):
+        path = _path_of(address)
+        by_name = kind in _FILE_TYPES and _names_video(name, path)
+        if _is_video(address, media_type.lower(), says=says, by_name=by_name):
+            return VideoSource(address, name or unquote(path).rpartition("/")[2], place)
+    for frame in (frame for one in _VIDEO_TYPES if isinstance(part.get(one), list) for frame in part[one]):
+        if isinstance(frame, str) and _is_local(frame):
+            raise VideoError(f"{place}: frames at file:// addresses are not read here; give the video")
+    return None
+
+
+def is_data(address: str) -> bool:
+    """Whether a video is here itself: as a data URL, or in base64 alone."""
+    start = _DATA_URL.match(address[:_HEAD_CHARS])
+    long = len(address) > MAX_ADDRESS_CHARS and "://" not in address[:12]
+    return start is not None or long or _VIDEO_BYTES.match(_first_bytes(address, 0)) is not None
+
+
+def _is_video(address: str, media_type: str, *, says: bool, by_name: bool) -> bool:
+    """Whether an address, or data, is that of a video.
+
+    says, by_name: whether the type of its part, or a file name, says so.
+    """
+    start = 0
+    if url := _DATA_URL.match(address[:_HEAD_CHARS]):
+        media_type, start = url[1].lower(), url.end()
+    elif re.match(r"\w+:", address):
+        says = says or media_type.startswith("video/") or (by_name and address[:4].lower() == "http")
+        return says or _is_local(address)
+    if _VIDEO_BYTES.match(_first_bytes(address, start)):
+        return not media_type.startswith("audio/")
+    if media_type in ("", "application/octet-stream"):
+        return says or by_name
+    return (says or media_type.startswith("video/")) and media_type != "video/jpeg"  # vLLM's name for frames
+
+
+def _is_local(address: str) -> bool:
+    return address[:12].lower().startswith(("file:", "framenest:"))
+
+
+def _names_video(*names: str) -> bool:
+    return any(PurePosixPath(name).suffix.lower() in _FILE_NAMES for name in names)
+
+
+def _path_of(address: str) -> str:
+    try:
+        return urlsplit(address).path if "://" in address[:12] else ""
+    except ValueError:
+        return ""
+
+
+def _first_bytes(base64: str, start: int) -> bytes:
+    try:
+        return binascii.a2b_base64(base64[start : start + _HEAD_CHARS])
+    except ValueError:
+        return b""
