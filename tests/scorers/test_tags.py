@@ -3,7 +3,6 @@
 import json
 import sys
 import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -75,13 +74,14 @@ def test_what_has_not_run_when_encoding_breaks_off_never_runs(tag_scorer, monkey
         ran.append(1)
         released.wait(PATIENCE)
 
-    model = SimpleNamespace(classifier=classifier, detector=detector)
-    monkeypatch.setattr(tag_scorer, "_model", lambda: model)
+    model = tag_scorer._model()
+    monkeypatch.setattr(model, "classifier", classifier)
+    monkeypatch.setattr(model, "detector", detector)
     monkeypatch.setattr(tag_scorer, "inputs", tags.IMAGES)
     with pytest.raises(KeyboardInterrupt):
         tag_scorer.encode(pictures(np.random.default_rng(4), 20, tag_scorer))
     released.set()
-    tag_scorer._threads.submit(int).result()
+    model._threads.submit(int).result()
     assert len(ran) <= tags._at_once()
 
 
