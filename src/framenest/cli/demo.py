@@ -33,16 +33,21 @@ BUDGET = 8
 PHOTOS = ("astronaut", "rocket", "coffee", "chelsea", "hubble_deep_field")
 """For the slideshow; in the public domain: NASA, SpaceX, R. Michetti and S. van der Walt."""
 PHOTO_SIZE, PHOTO_SECONDS, PHOTO_FPS = (384, 216), 6, 5
+_NASA = "https://raw.githubusercontent.com/ranfysvalle02/cinematlas/60a62a5101b3d4090d7762fa6ffa5a69a58102c6"
+_BLENDER = "https://raw.githubusercontent.com/Zulko/moviepy/f515b100e1fd069da6f29d5b01b1d42b52d8068d"
+_FILMS = "docs/_static/medias/getting_started/moviepy_10_minutes/moviepy_10_minutes.zip"
+_BUNNY = "moviepy_10_minutes/resources/bbb.mp4"
 CLIPS = (
     (PackageFile(
-        "x59_quiet_crew.mp4", "The X-59's crew", 866_968, "cinematlas-0.16.3.tar.gz",
-        "cinematlas-0.16.3/tests/fixtures/x59_quiet_crew.mp4",
+        "x59_quiet_crew.mp4", "The X-59's crew", 866_968, (
+            ("cinematlas-0.16.3.tar.gz", "cinematlas-0.16.3/tests/fixtures/x59_quiet_crew.mp4"),
+            (f"{_NASA}/tests/fixtures/x59_quiet_crew.mp4", "")),
         "531af1e2db2baaa832a677672001461e229d5d21f9f2833bf30ea1dfb2e44103", "public domain", "demo"),
      "a glass of beer", "NASA, public domain"),
     (PackageFile(
-        "big_buck_bunny.mp4", "Big Buck Bunny", 50_195_281, "moviepy-2.2.1.tar.gz",
-        "moviepy-2.2.1/docs/_static/medias/getting_started/moviepy_10_minutes/moviepy_10_minutes.zip/"
-        "moviepy_10_minutes/resources/bbb.mp4",
+        "big_buck_bunny.mp4", "Big Buck Bunny", 50_195_281, (
+            ("moviepy-2.2.1.tar.gz", f"moviepy-2.2.1/{_FILMS}/{_BUNNY}"),
+            (f"{_BLENDER}/{_FILMS}", _BUNNY)),
         "475fbbf34c4c367998f80c29ea03b15a743941179b12da3373fc6706e68621d0", "CC BY 3.0", "demo"),
      "Who directed the film?", "© Blender Foundation, CC BY 3.0, www.bigbuckbunny.org"),
 )  # fmt: skip
