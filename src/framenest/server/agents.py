@@ -23,6 +23,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.errors import FramenestError
 from framenest.image_tokens import TIERS, TokenBudget
 from framenest.images import ImageLimits
+from framenest.protocols import GUESS
 from framenest.rank_request import LookFor
 from framenest.report.document import document
 from framenest.retrieval.search import check_query
@@ -319,6 +320,7 @@ class VideoTools:
         head = [f"{video.name}, {span}{clock(ranking.video.duration)}: {len(prefix)} frames in time order"]
         head += [f"match with the question: {match.verdict}"] if match else []
         head += [match.words] if match and match.words else []
+        head += [GUESS] if match and match.is_guess else []
         head += [prefix.roles_text] if prefix.roles_text else []
         store = DirectoryStore(service.settings.cache_folder)
         head += await asyncio.to_thread(advice, ranking.scorer, ranking.question, match, store)
