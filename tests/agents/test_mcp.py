@@ -202,6 +202,7 @@ def test_a_guess_says_so_and_what_helps(service, monkeypatch):
     def unknown(id_):
         ranking = get(id_)
         object.__setattr__(ranking.stats, "match", MatchStrength(0.3, "cannot tell", (), ("fired",)))
+        object.__setattr__(ranking.pool, "scorer", "tags 2")
         return ranking
 
     monkeypatch.setattr(service.rankings, "get", unknown)
