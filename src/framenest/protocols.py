@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
@@ -204,14 +203,11 @@ class MatchStrength:
         >>> MatchStrength(0.4, "weak", ("rabbit",), ("shoot", "arrow")).words
         'knows: rabbit; does not know: shoot, arrow'
         >>> MatchStrength(0.4, "weak", ("rabbit",), ("shoot",), ("rabbit",)).words
-        'there seems to be a rabbit, but the scorer cannot tell which of its moments (does not know: shoot)'
+        'seems to show: rabbit; cannot tell which of its moments (does not know: shoot)'
         """
         if self.there:
-            things, missing = " and ".join(map(_with_article, self.there)), ", ".join(self.unknown)
-            return (
-                f"there seems to be {things}, but the scorer cannot tell which of its moments "
-                f"(does not know: {missing})"
-            )
+            things, missing = ", ".join(self.there), ", ".join(self.unknown)
+            return f"seems to show: {things}; cannot tell which of its moments (does not know: {missing})"
         parts = (("knows", self.known), ("does not know", self.unknown))
         return "; ".join(f"{which}: {', '.join(words)}" for which, words in parts if words)
 
@@ -233,11 +229,6 @@ class MatchStrength:
         'weak'
         """
         return cls(round(value, 4), "strong" if value >= strong else "none" if value < none else "weak")
-
-
-def _with_article(thing: str) -> str:
-    is_plural = re.search(r"[^us]s$", thing) is not None  # but a bus and a glass
-    return thing if is_plural else f"{'an' if thing[0] in 'aeiou' else 'a'} {thing}"
 
 
 @runtime_checkable

@@ -75,6 +75,7 @@ def test_a_guess_is_not_silent(clip, tmp_path, question, step):
     (hint,) = advice("tags 2 (relative to the video)", question, match, store)
     assert step in hint
     assert advice("tags 2", question, replace(match, verdict="weak"), store) != []
+    assert "English" not in str(advice("tags 2", "a cup of coffee", match, store))
     assert advice("tags 2", question, replace(match, verdict="strong"), store) == []
     assert advice("tags 2", question, None, store) == []
 

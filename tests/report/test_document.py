@@ -1,6 +1,7 @@
 """The document of a report says what the ranking says."""
 
 import json
+import re
 from dataclasses import fields, replace
 
 import numpy as np
@@ -105,6 +106,13 @@ def test_why_a_frame_comes_next(video, scorer):
         (entry,) = document([ranking])["rankings"]
         assert (entry["roles"], entry["reasons"]) == (ranking.roles, ranking.reasons)
         assert {"the beginning", "the end"} <= {*ranking.reasons}
+        away = [re.fullmatch(r"([\d.]+) s from rank (\d+)", reason) for reason in ranking.reasons]
+        assert any(away)
+        for place, found in enumerate(away):
+            if found:
+                gaps = abs(ranking.seconds[:place] - ranking.seconds[place])
+                assert float(found[1]) == pytest.approx(gaps[int(found[2]) - 1], abs=0.06)
+                assert gaps.min() == gaps[int(found[2]) - 1]
 
 
 def test_active_segments_cover_their_probes_and_no_others(video, scorer):

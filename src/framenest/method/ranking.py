@@ -63,12 +63,11 @@ class Stats:
 
 HEARD = 0.5
 """From this value of the speech cue on, the transcript is about the question."""
-MATCHING_RELEVANCE, MATCHING_CERTAINTY = 0.5, 0.25
+MATCHING_RELEVANCE, MATCHING_CERTAINTY = 0.4, 0.25
 """Of a frame that matches the question, at least."""
 SAID_LETTERS = 60  # shown of what is said
 QUOTABLE = 0.5  # confidence from which a reason quotes what is said
 EDGE_SHARE = 0.02  # of the time that was looked at: its beginning, and its end
-REPEATED_SHARE = 0.5  # of a frame's evidence that a better rank shows: it repeats an event
 Role = Literal["evidence", "context"]
 
 
@@ -214,8 +213,7 @@ class Ranking:
             ranking.reasons[0]  # 'relevance 1.00'
         """
         cues, seconds, labels = self.cues, self.seconds, self.pool.labels
-        nothing, reasons = np.zeros(len(self)), list[str]()
-        event, by = (self.terms.get(name, nothing) for name in ("same_event", "shown_by"))
+        reasons = list[str]()
         first, last = float(self.pool.seconds[0]), float(self.pool.seconds[-1])
         near = EDGE_SHARE * (last - first)
         for place, (role, second) in enumerate(zip(self.roles, seconds.tolist(), strict=True)):
@@ -233,10 +231,9 @@ class Ranking:
                 reason = "the beginning"
             elif second >= last - near:
                 reason = "the end"
-            elif by[place] and event[place] >= REPEATED_SHARE:
-                reason = f"again what rank {by[place]:.0f} shows"
             else:
-                reason = f"{np.abs(seconds[:place] - second).min():.1f} s from the nearest chosen frame"
+                away = np.abs(seconds[:place] - second)
+                reason = f"{away.min():.1f} s from rank {away.argmin() + 1}"
             reasons.append(reason)
         return tuple(reasons)
 

@@ -366,7 +366,7 @@ class Searcher:
             passages += [
                 ("said", passage) for passage in self.session.speech(ranking.transcript).best(query, n)
             ]
-        read = self.session.scoring.ocr == "on" or asks_for("text", query)
+        read = self.session.scoring.ocr == "on" or asks_for("text", query) or self.screens.has(one.key)
         if read and (written := self._written(decoder, ranking.pool.frames, one.config)):
             passages += [("written", passage) for passage in written.best(query, n)]
         for source, (start, end, text, score) in passages:

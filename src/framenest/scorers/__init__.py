@@ -146,7 +146,8 @@ def advice(
     if not scorer.startswith("tags "):
         return lines
     words = (question or "").casefold().split()
-    if len(words) > 2 and sum(word.strip("?!.,;:") in COMMON for word in words) * 4 <= len(words):
+    english = {"a", "of", "on", *COMMON} & {word.strip("?!.,;:") for word in words}
+    if match.is_guess and len(words) > 2 and not english:
         return [*lines, "tags understands English; ask in English"]
     name, best = best_to_fetch()[0], CATALOGUE[best_to_fetch()[0]]
     if not best.here(store):

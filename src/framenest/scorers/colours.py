@@ -13,7 +13,7 @@ from framenest.scorers.question_text import COMMON
 
 COLOURS = ("black", "white", "grey", "red", "orange", "yellow", "green", "blue", "purple", "pink", "brown")
 BLACK, WHITE, GREY, RED, ORANGE, YELLOW, GREEN, BLUE, PURPLE, PINK, BROWN = range(len(COLOURS))
-OTHER_NAMES = {"gray": "grey", "gold": "yellow", "golden": "yellow", "beige": "brown", "turquoise": "blue"}
+OTHER_NAMES = {"gray": "grey", "gold": "yellow", "golden": "yellow", "beige": "white", "turquoise": "blue"}
 BLOCKS = 32  # on each side of a picture; smaller spots say little about what a frame shows
 HUES = (12, 40, 68, 165, 255, 300, 345)  # degrees at which the next name begins
 BY_HUE = np.array([RED, ORANGE, YELLOW, GREEN, BLUE, PURPLE, PINK, RED])
@@ -41,13 +41,14 @@ def colour_shares(images: Iterable[Pixels]) -> NDArray[np.float32]:
 def colours_of(question: str, terms: Sequence[str]) -> dict[str, int]:
     """The colours that a question asks for: its words and their places. terms: of the question, by meaning.
 
-    Before another word, orange is a colour, elsewhere a fruit. "golden retriever" is a term, and no colour.
+    An orange is a fruit unless a word for a thing follows. "golden retriever" is a term, and no colour.
 
     >>> colours_of("When is the gold car beside the orange?", ["gold", "car", "orange"])
     {'gold': 5}
     """
-    _, _, rest = question.casefold().partition("orange ")
+    before, _, rest = question.casefold().partition("orange")
     after, then, *_ = [*rest.split(), "", ""]
-    fruit = then not in COLOURS if after in ("and", "or") else len(after) < 3 or after in COMMON
+    alone = then not in COLOURS if after in ("and", "or") else len(after) < 3 or after in COMMON
+    fruit = alone and before.split()[-1:] in (["a"], ["an"], ["the"])
     names = {term: OTHER_NAMES.get(term, term) for term in terms if not (term == "orange" and fruit)}
     return {term: COLOURS.index(name) for term, name in names.items() if name in COLOURS}

@@ -17,7 +17,6 @@ from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import needs_extra
 from framenest.frames import FrameBatch, ImageSpec, Pixels
-from framenest.processes import cores
 from framenest.protocols import Encoded, MatchStrength, Progress, Store
 from framenest.scorers.checkpoint import InBackground
 from framenest.scorers.question_text import (
@@ -43,7 +42,7 @@ FUZZY_WEIGHT, KIND_WEIGHT = 0.4, 0.1
 """What names, numbers and words of the question, and the kind of text it asks for, add to the similarity."""
 STRONG_TEXT, NO_TEXT = 0.55, 0.25
 """Scores of the best line: from the first a match is strong, below the second there is none."""
-WRITTEN_WEIGHT = 0.8  # of what is written in the relevance; the rest is what is seen
+WRITTEN_WEIGHT = 0.8  # of what is written in the relevance, if a line strongly answers; the rest is seen
 REASON_LETTERS = 80  # shown of a line
 
 Readings = dict[int, tuple[str, float]]
@@ -62,7 +61,7 @@ class OcrScorer:
 
     def __init__(self) -> None:
         sides = f"{LOOK_PIXELS} and {READ_PIXELS} px"
-        self.version = f"2, rapidocr {version('rapidocr')}, {sides}, {LEAST_SURE} sure"
+        self.version = f"3, rapidocr {version('rapidocr')}, {sides}, {LEAST_SURE} sure"
         self._readers = InBackground(_load)
         self.timing = self._readers.timing
         self._last: tuple[NDArray[np.int16], Readings] = np.zeros(0, np.int16), {}
@@ -105,7 +104,8 @@ def _load() -> tuple[Any, Any]:
 
     def reader(side: int, **more: Any) -> Any:
         settings = {"Global.log_level": "critical", "Global.use_cls": False, "Det.limit_type": "max"}
-        threads = {"EngineConfig.onnxruntime.intra_op_num_threads": cores()}
+        # Several would spin while they wait: 2.5 times the processor time, and more seconds.
+        threads = {"EngineConfig.onnxruntime.intra_op_num_threads": 1}
         return rapidocr.RapidOCR(params=settings | threads | {"Det.limit_side_len": side} | more)
 
     readers = reader(LOOK_PIXELS, **{"Det.box_thresh": LOOK_LEVEL}), reader(READ_PIXELS)
@@ -138,8 +138,8 @@ def read_lines(look: Any, reader: Any, image: Pixels, known: Readings) -> Readin
 
 
 def is_line(text: str, sure: float) -> bool:
-    """Whether what OCR returned is a line of text and no noise; an ideograph counts as two letters."""
-    size = sum(2 if sign > "\u2e80" else 1 for sign in text if sign.isalnum())
+    """Whether what OCR returned is a line of text and no noise; two digits are, and two ideographs."""
+    size = sum(1.5 if sign > "\u2e80" or sign.isdigit() else 1 for sign in text if sign.isalnum())
     return sure >= LEAST_SURE and size >= LEAST_LETTERS
 
 
@@ -165,8 +165,8 @@ class ScreenText:
     def join(
         self, frames: NDArray[np.int64], relevance: NDArray[np.float32], reasons: Sequence[str]
     ) -> tuple[NDArray[np.float32], list[str], NDArray[np.float32]]:
-        """Relevance (n,) in which what is written decides, reasons, the line read if it is one, and (n,)
-        certainty, half of which is a strong line.
+        """Relevance (n,) in which what is written decides, as far as a line answers; reasons, the line read
+        if it is one; and (n,) certainty, half of which is a strong line.
 
         The first call must be for the probes, which the others are relative to; if they have no text, nothing
         changes. reasons: of the relevance; none at all, or n.
@@ -181,8 +181,10 @@ class ScreenText:
         reasons = list(reasons) or [""] * len(screens)
         if not len(self._probes[1]):
             return relevance, reasons, np.zeros(len(frames), dtype=np.float32)
-        written = WRITTEN_WEIGHT * answering(raw, self._probes[1])
-        joined = written + np.float32(1 - WRITTEN_WEIGHT) * relevance
+        answers = np.clip((self._probes[1].max() - NO_TEXT) / (STRONG_TEXT - NO_TEXT), 0, 1)
+        weight = np.float32(WRITTEN_WEIGHT * answers)
+        written = weight * answering(raw, self._probes[1])
+        joined = written + (1 - weight) * relevance
         for row in np.flatnonzero(2 * written > joined):
             line = shorten(scored[screens[row]][1], REASON_LETTERS, placeholder=" …")
             reasons[row] = f'reads "{line}"'

@@ -144,16 +144,20 @@ class TagScorer(Calibrated):
         return labels if colour is None else (1 - np.float32(COLOUR_WEIGHT)) * labels + colour
 
     def _colour(self, encoded: Encoded, question: str, reference: Encoded) -> NDArray[np.float32] | None:
-        """(n,) what the question's colours add to the relevance; None if it has none, or an object has them.
+        """(n,) what the question's colours add to the relevance; None if they do not count.
 
         The share of the picture, relative to the probes that have most of it.
         """
-        known, _, colours = self._terms(question)
-        if not colours or any(word.labels["objects"] for word in known):
+        if not (places := self._colour_places(question)):
             return None
-        mine, probes = (of["colours"][:, [*colours.values()]].mean(axis=1) for of in (encoded, reference))
+        mine, probes = (of["colours"][:, places].mean(axis=1) for of in (encoded, reference))
         most = max(np.percentile(probes, COLOUR_PERCENT), 1e-6)
         return np.asarray(COLOUR_WEIGHT * np.minimum(1, mine / most), dtype=np.float32)
+
+    def _colour_places(self, question: str) -> list[int]:
+        """The places of a question's colours; none if an object has them: the picture's say little of it."""
+        known, _, colours = self._terms(question)
+        return [] if any(word.labels["objects"] for word in known) else [*colours.values()]
 
     def _terms(self, question: str) -> tuple[list[KnownWord], tuple[str, ...], dict[str, int]]:
         """The terms of a question that labels know, those unknown, and its colours with their places."""
@@ -183,8 +187,10 @@ class TagScorer(Calibrated):
         value = 1 / (1 + math.exp(-z))
         known, unknown, colours = self._terms(question)
         texts = (*(word.text for word in known), *colours)
-        if not known or asks_for("count", question):
+        if not texts or asks_for("count", question):
             return MatchStrength(round(value, 4), "cannot tell", texts, unknown)
+        if not known:  # most pictures have some of a colour
+            return MatchStrength(round(value, 4), "weak", texts, unknown)
         things = self._things(known)
         vague = not things and unknown
         confidences = [self._confidences(encoded, word) for word in things or known]
@@ -228,6 +234,15 @@ class TagScorer(Calibrated):
         np.add.at(shares.T, places, share.T)
         np.maximum.at(sure.T, places, _joined(encoded).T)
         shares[(sure < LEAST_SHOWN) | (names == "-")] = 0
+        kinds = self._model().names
+        meant = {
+            kinds[kind][place]
+            for word in self._terms(question)[0]
+            for kind, mine in word.labels.items()
+            for place in mine
+        }
+        named = shares * np.isin(names, [*meant])
+        shares = np.where(named.max(axis=1, keepdims=True) > 0, named, shares)
         lines = []
         for mine, confidence in zip(shares, sure, strict=True):
             best = [i for i in np.argsort(-mine, kind="stable")[:SHOWN] if mine[i] > 0]
@@ -235,10 +250,14 @@ class TagScorer(Calibrated):
             lines.append(", ".join(shown))
         colour = self._colour(encoded, question, reference)
         if colour is not None:
-            which = self._terms(question)[2].items()
-            for row in np.flatnonzero(2 * colour > self.match(encoded, question, reference=reference)):
+            known, _, colours = self._terms(question)
+            least = self.match(encoded, question, reference=reference) / 2 if known else 0
+            for row in np.flatnonzero(colour > least):
                 of = encoded["colours"][row]
-                lines[row] = ", ".join(f"{word} {of[place]:.0%} of the picture" for word, place in which)
+                shown = [
+                    f"{word} {of[at]:.0%} of the picture" for word, at in colours.items() if of[at] >= 0.005
+                ]
+                lines[row] = ", ".join(shown)
         return lines
 
     def _shares(
@@ -285,7 +304,7 @@ class TagScorer(Calibrated):
     def search_query(self, query: str) -> NDArray[np.float32]:
         """(1090,) 1 for labels that mean a word, shared by all words; a little for labels close to it."""
         model, weights = self._model(), []
-        known = model.vocabulary.read(query)[0]
+        known = self._terms(query)[0]
         for kind in ("classes", "objects") if model.detector else ("classes",):
             close = _softmax(model.labels[kind] @ self.text_vector(query) / SHARPNESS)
             weights.append(close * (CLOSEST_WEIGHTS[not known] / close.max()))
@@ -294,28 +313,35 @@ class TagScorer(Calibrated):
         return np.concatenate(weights)
 
     def known_words(self, query: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The words that labels mean, and the others; it does not search for colours."""
-        known, unknown = self._model().vocabulary.read(query)
-        return tuple(word.text for word in known), unknown
+        """The words that labels mean, with colours that count, and the others."""
+        known, unknown, colours = self._terms(query)
+        counts = self._colour_places(query)
+        words, names = tuple(word.text for word in known), tuple(colours)
+        return (words + names, unknown) if counts else (words, unknown + names)
 
     def certainty(self, encoded: Encoded, question: str) -> NDArray[np.float32]:
-        """(n,) how sure the networks are of the question's words, and of the one they are least sure of."""
+        """(n,) how sure the networks are of the question's words, and of the one they are least sure of.
+
+        At least the share of the picture that has its colours, if they count.
+        """
         value = self.search_vectors(encoded) @ self.search_query(question)
         words = [
             np.max(
                 [encoded[kind][:, list(word.labels[kind])].sum(axis=1) for kind in _kinds(encoded)], axis=0
             )
-            for word in self._model().vocabulary.read(question)[0]
+            for word in self._terms(question)[0]
         ]
         value = 0.7 * value + 0.3 * np.min(words, axis=0) if words else value
-        return certain(value / (1 + value), SURE)
+        sure, places = certain(value / (1 + value), SURE), self._colour_places(question)
+        return np.maximum(sure, encoded["colours"][:, places].mean(axis=1)) if places else sure
 
     def clearly_shows(self, encoded: Encoded, query: str) -> NDArray[np.bool_]:
         """(n,) whether both networks see the known things of a query, and few of its words are unknown.
 
         Of a word that both know, the geometric mean of their confidences counts.
         """
-        known, unknown = self._model().vocabulary.read(query)
+        known, *others = self._terms(query)
+        unknown = [*chain(*others)]  # labels say nothing of colours
         things = self._things(known) or [word for word in known if not unknown]
         clear = self.certainty(encoded, query) >= CLEAR
         seen = [self._agreed(encoded, word) for word in things]
