@@ -31,6 +31,7 @@ def cache(tmp_path, monkeypatch) -> Path:
     """No test touches the user's cache."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("FRAMENEST_CACHE", str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))  # weights may be there
     return folder
 
 

@@ -70,7 +70,11 @@ class Server:
         command += ["--data", str(self.data), "--cache", str(folder / "cache")]
         command += ["--videos", str(videos)] if videos else []
         self._command = [*command, *options]
-        here = {"PYTHONFAULTHANDLER": "1", "FRAMENEST_CACHE": str(folder / "cache")}
+        here = {
+            "PYTHONFAULTHANDLER": "1",
+            "FRAMENEST_CACHE": str(folder / "cache"),
+            "XDG_CACHE_HOME": str(folder),
+        }
         self._env = os.environ | here | (env or {})
         self._starts = 0
 

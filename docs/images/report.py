@@ -9,6 +9,7 @@ the words that the page can show, so that a test notices if they have changed si
 from __future__ import annotations
 
 import hashlib
+import inspect
 import io
 import re
 import shutil
@@ -18,14 +19,18 @@ from pathlib import Path
 from PIL import Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
+from framenest.method.ranking import Ranking
+from framenest.protocols import MatchStrength
 from framenest.report.page import view_script
 
 BUDGET, WIDTH = "8", 1280
 
 
 def words() -> str:
-    """A hash of the texts in the page's script."""
-    texts = re.findall(r'"[^"\n]*"|`[^`]*`', view_script())
+    """A hash of the texts in the page's script, and in what makes its reasons and verdicts."""
+    made = (Ranking.reasons.func, Ranking.match_text.fget, MatchStrength.words.fget)
+    sources = [view_script(), *map(inspect.getsource, made)]
+    texts = re.findall(r'"[^"\n]*"|`[^`]*`', "\n".join(sources))
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 

@@ -16,6 +16,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from platformdirs import user_cache_path
+
 from framenest.cache.directory import DirectoryStore, cache_dir
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest, file_hashes
@@ -179,9 +181,10 @@ class PackageFile:
     folder: str = "models"
 
     def path(self, store: DirectoryStore) -> Path:
-        """Where the file is: in the store or the user's cache; where it will be stored if in neither."""
-        here, usual = (root / self.folder / self.name for root in (store.root, cache_dir()))
-        return usual if usual.is_file() and not here.is_file() else here
+        """Where the file is: in the store, $FRAMENEST_CACHE or the user's cache; if in none, in the store."""
+        roots = (store.root, cache_dir(), user_cache_path("framenest"))
+        files = [root / self.folder / self.name for root in roots]
+        return next((file for file in files if file.is_file()), files[0])
 
     def here(self, store: DirectoryStore) -> bool:
         """Whether the file is there; loading and fetching check its hash."""

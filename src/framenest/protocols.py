@@ -178,6 +178,7 @@ class HasVocabulary(Protocol):
 
 
 GUESS = "the scorer knows no word of the question, so the ranking is a guess; see what frames show"
+NO_MATCH = "nothing in this video clearly matches the question; these are the best frames"
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,7 @@ class MatchStrength:
     clearly matches, and "cannot tell" if the scorer knows no content word of the question; `value` then says
     nothing. `known` and `unknown` are its content words; both are empty if the scorer has no vocabulary.
     `there` are the known things that were seen where only unknown words tell the moment; else empty.
+    `doubt` says why the scorer may be wrong about this video; else empty.
     """
 
     value: Annotated[float, Meta(ge=0, le=1)]
@@ -195,21 +197,28 @@ class MatchStrength:
     known: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     there: tuple[str, ...] = ()
+    doubt: str = ""
 
     @property
     def words(self) -> str:
-        """The words that the scorer knows and those that it does not, for people; empty if it does not say.
+        """The words that the scorer knows and those that it does not, and its doubt, for people.
 
         >>> MatchStrength(0.4, "weak", ("rabbit",), ("shoot", "arrow")).words
         'knows: rabbit; does not know: shoot, arrow'
         >>> MatchStrength(0.4, "weak", ("rabbit",), ("shoot",), ("rabbit",)).words
         'seems to show: rabbit; cannot tell which of its moments (does not know: shoot)'
         """
+        known, unknown = ", ".join(self.known), ", ".join(self.unknown)
+        texts = [f"knows: {known}" * bool(known), f"does not know: {unknown}" * bool(unknown)]
         if self.there:
-            things, missing = ", ".join(self.there), ", ".join(self.unknown)
-            return f"seems to show: {things}; cannot tell which of its moments (does not know: {missing})"
-        parts = (("knows", self.known), ("does not know", self.unknown))
-        return "; ".join(f"{which}: {', '.join(words)}" for which, words in parts if words)
+            texts = [f"seems to show: {', '.join(self.there)}"]
+            texts.append(f"cannot tell which of its moments (does not know: {unknown})")
+        return "; ".join(filter(None, [*texts, self.doubt]))
+
+    @property
+    def vocabulary(self) -> dict[str, list[str]]:
+        """The same words for programs."""
+        return {"knows": [*self.known], "does_not_know": [*self.unknown]}
 
     @property
     def is_guess(self) -> bool:

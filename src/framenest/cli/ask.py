@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from framenest.cli import options as opt
 from framenest.cli.options import argument, command, option
-from framenest.cli.printing import NO_MATCH_NOTE, AnswerPrinter, confirm, note, print_json, print_reply
+from framenest.cli.printing import AnswerPrinter, confirm, note, print_json, print_reply
 from framenest.config import DEFAULT_PRESET, MECConfig, VideoConfig
 from framenest.errors import ConfigError, ModelError
 from framenest.lmm.ask import ask as ask_model
 from framenest.lmm.messages import check_style
 from framenest.method.mec import rank_request
 from framenest.method.ranking import Ranking
-from framenest.protocols import GUESS
+from framenest.protocols import GUESS, NO_MATCH
 from framenest.rank_request import LookFor, RankRequest
 from framenest.scorers import advice
 from framenest.selectors import load_selector
@@ -148,7 +148,7 @@ def _select(
     if not ranking.unmatched:
         return ranking
     if name is not None or not budgets:
-        note(NO_MATCH_NOTE)
+        note(NO_MATCH)
         return ranking
     note("nothing in this video clearly matches the question; sending frames at even intervals")
     return load_selector("uniform", session).select(opened, request.question, budgets)

@@ -24,7 +24,6 @@ from framenest.lmm.client import Kind
 from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
-from framenest.protocols import GUESS
 from framenest.text import clock, harmless, harmless_json
 
 
@@ -184,7 +183,6 @@ def print_reply(reply: Reply) -> None:
     print_table(costs)
 
 
-NO_MATCH_NOTE = "nothing in this video clearly matches the question; these are the best frames"
 TOP = 8  # ranks to print unless -k says otherwise
 WIDE_GAP = 5.0  # seconds between probes above which to suggest --max-gap
 
@@ -197,9 +195,10 @@ def print_ranking(ranking: Ranking, prefixes: Sequence[Prefix], *, scores: bool,
     ranks = _ranks(ranking, max(map(len, prefixes)))
     if as_json:
         facts = {name: getattr(ranking, name) for name in ("question", "scorer")}
-        match = None if ranking.stats.match is None else ranking.stats.match.verdict
+        match = ranking.stats.match
+        facts |= {"match": match and match.verdict, **(match.vocabulary if match else {})}
         budgets = {prefix.budget: prefix.seconds.tolist() for prefix in prefixes}
-        print_json({"video": ranking.video.path, **facts, "match": match, "ranks": ranks, "budgets": budgets})
+        print_json({"video": ranking.video.path, **facts, "ranks": ranks, "budgets": budgets})
         return
     if not out.brief:
         _print_facts(ranking, whole=scores)
@@ -233,8 +232,8 @@ def _print_facts(ranking: Ranking, *, whole: bool) -> None:
     if ranking.look_for is not None:
         facts.add_row("look for", escape("\n".join(ranking.look_for.texts)))
     facts.add_row("scorer", escape(ranking.scorer))
-    if stats.match is not None:
-        facts.add_row("match", escape("\n".join(filter(None, (stats.match.verdict, stats.match.words)))))
+    if ranking.match_text:
+        facts.add_row("match", escape(ranking.match_text))
     transcript = ranking.transcript
     if transcript is not None and transcript.lines:
         weighed = "" if "speech" in ranking.pool.cues else ", not weighed"
@@ -262,10 +261,6 @@ def _notes(ranking: Ranking) -> Iterator[str]:
         yield f"{replaced} frames could not be decoded; the frame before takes the place of each"
     if dropped:
         yield f"{dropped} frames could not be decoded, nor any frame near them"
-    if ranking.unmatched:
-        yield NO_MATCH_NOTE
-    if stats.match is not None and stats.match.is_guess:
-        yield GUESS
     if stats.largest_gap_seconds > WIDE_GAP:
         gap = f"{stats.largest_gap_seconds:.0f} s"
         yield f"probes are up to {gap} apart; --max-gap {WIDE_GAP:g} looks more closely, but takes longer"

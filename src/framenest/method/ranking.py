@@ -23,7 +23,7 @@ from framenest.image_tokens import Size, TokenBudget
 from framenest.method.discovery import Cues
 from framenest.method.index import segments
 from framenest.method.prefix import Prefix
-from framenest.protocols import MatchStrength
+from framenest.protocols import GUESS, NO_MATCH, MatchStrength
 from framenest.rank_request import Budget, LookFor
 from framenest.records import Amount, BadField, Count, Number, Whole, convert, load_file
 from framenest.transcript import REACH, Transcript
@@ -262,6 +262,19 @@ class Ranking:
         """Whether, as far as the scorer can tell, neither frames nor transcript match the question."""
         frames_match = self.stats.match is None or self.stats.match.verdict != "none"
         return not frames_match and not (self.pool.cues.get("speech", np.zeros(1)) >= HEARD).any()
+
+    @property
+    def match_text(self) -> str:
+        """The verdict, what it means, and the words that the scorer knows, for people; "" if it cannot tell.
+
+        Example::
+
+            ranking.match_text  # 'strong; knows: glass, beer'
+        """
+        if (match := self.stats.match) is None:
+            return ""
+        means = NO_MATCH if self.unmatched else GUESS if match.is_guess else ""
+        return "; ".join(filter(None, (": ".join(filter(None, (match.verdict, means))), match.words)))
 
     def __len__(self) -> int:
         return len(self.order)

@@ -88,7 +88,7 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
         "stats": _stats(ranking.stats.to_json()),
     }
     if ranking.stats.match is not None:
-        entry["stats"]["match"]["words"] = ranking.stats.match.words
+        entry["stats"]["match"]["text"] = ranking.match_text
     if ranking.transcript:
         entry["said"] = [ranking.said(i + 1) for i in range(len(ranking))]
     return entry

@@ -142,8 +142,7 @@ class Moments(list[Moment]):
     def to_json(self) -> dict[str, Any]:
         """The object that `framenest search --json` prints."""
         match, rows = self.match, [one.to_json() for one in self]
-        words = {"knows": list(match.known), "does_not_know": list(match.unknown)}
-        return {"query": self.query, "verdict": match.verdict, **words, "moments": rows}
+        return {"query": self.query, "verdict": match.verdict, **match.vocabulary, "moments": rows}
 
 
 @dataclass(frozen=True)

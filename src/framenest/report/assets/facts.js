@@ -9,7 +9,10 @@ export function head(data) {
   const options = asked.length === 1 ? (rankings[0].options ?? []) : [];
   const facts = [el("b", {}, video.name), el("span", {}, clock(video.duration))];
   if (rankings.length > 1) facts.push(el("span", {}, `${rankings.length} results on one time axis`));
-  else if (rankings[0].stats.match) facts.push(matchText(rankings[0].stats.match));
+  for (const { label, stats } of rankings) {
+    const whose = rankings.length > 1 ? `${label}: ` : "";
+    if (stats.match) facts.push(el("span", {}, whose, term("match"), ` ${stats.match.text}`));
+  }
   return el(
     "header",
     { class: "head" },
@@ -23,12 +26,6 @@ export function head(data) {
       : null,
     el("p", { class: "facts" }, facts),
   );
-}
-
-/** As the command line says it. */
-function matchText(match) {
-  const none = match.verdict === "none" ? ": nothing in this video clearly matches; these are the best frames" : "";
-  return el("span", {}, term("match"), ` ${match.verdict}${none}`, match.words ? ` · ${match.words}` : "");
 }
 
 const some = (n, name) => [`${count(n)} `, term(name, n === 1 ? name : `${name}s`)];
@@ -65,10 +62,7 @@ function oneMaking(result, data) {
   if (result.kind === "ranking") {
     rows.push(["preset", presetText(result)]);
     if (result.look_for?.length) rows.push(["look for", result.look_for.join("; ")]);
-    if (stats.match) {
-      rows.push(["match", stats.match.verdict]);
-      if (stats.match.words) rows.push(["words", stats.match.words]);
-    }
+    if (stats.match) rows.push(["match", stats.match.text]);
     rows.push([
       "looked at",
       [lookedAtText(stats), stats.decoded ? `, ${count(stats.decoded)} decoded for it` : ", all known before"],

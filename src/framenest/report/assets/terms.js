@@ -12,7 +12,6 @@ export const TERMS = {
   "look for": "What to look for beside the question, described as it would be seen.",
   match:
     "How strongly anything in the video matches the question: strong, weak or none; cannot tell if the scorer knows no word of it.",
-  words: "The words of the question that the scorer knows, and those that it does not: it cannot look for these.",
   "evidence frame": "It matches the question, as far as the scorer can tell. Other frames are context.",
   role: "Evidence matches the question; context is what else the model should see.",
   reason: "What made the relevance of an evidence frame, or what a context frame adds.",
