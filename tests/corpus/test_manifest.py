@@ -21,7 +21,9 @@ def test_a_folder_is_searched_and_each_video_comes_once(tmp_path):
         path.touch()
     found = find_videos([str(tmp_path), str(tmp_path / "a.mkv")])
     assert [Path(video).name for video in found] == ["a.mkv", "b.MP4", "c.webm"]
-    assert find_videos([str(tmp_path / "sub")], pictures=True) == [str(tmp_path / "sub")]
+    (tmp_path / "stills").mkdir()
+    (tmp_path / "stills" / "001.JPG").touch()
+    assert find_videos([str(tmp_path / "stills")]) == [str(tmp_path / "stills")]
 
 
 LISTS = {

@@ -212,7 +212,7 @@ def index(
     framenest index films.csv more/*.mp4 --scorer none --probing keyframes \\
       --cache s3://bucket/library
     """
-    paths = find_videos(videos, pictures=opening.fps is not None)
+    paths = find_videos(videos)
     config = MECConfig().with_settings(probes.settings | dict(others))
     if config != MECConfig(index=config.index):
         raise ConfigError("--set of this command is for settings of the index; give others to rank")

@@ -17,31 +17,33 @@ from framenest.rank_request import RankRequest
 from framenest.records import SUFFIXES, read_rows
 from framenest.text import one_line, slug
 from framenest.video.source import VIDEO_SUFFIXES, is_remote
+from framenest.video.stills import IMAGE_SUFFIXES
 
 ANY_VIDEO = RankRequest(video="")
 
 
-def find_videos(sources: Sequence[str], *, pictures: bool = False) -> list[str]:
+def find_videos(sources: Sequence[str]) -> list[str]:
     """All videos of some folders, lists, files and URLs, each once, in a stable order.
 
-    A URL that ends in a slash is a folder. With `pictures`, a folder is one video of images.
+    A URL that ends in a slash is a folder. A folder of images, without videos, is one video.
     """
     paths: dict[str, None] = {}
     for source in sources:
-        here = list(_videos(source, pictures))
+        here = list(_videos(source))
         if not here:
             raise ConfigError(f"{source}: no videos found")
         paths.update(dict.fromkeys(here))
     return list(paths)
 
 
-def _videos(source: str, pictures: bool) -> Iterator[str]:
+def _videos(source: str) -> Iterator[str]:
     path = Path(source)
     if is_remote(source):
         yield from _listed(source) if source.endswith("/") else [source]
-    elif path.is_dir() and not pictures:
+    elif path.is_dir():
         files = (file for file in path.rglob("*") if _is_video(file.name) and file.is_file())
-        yield from sorted(map(str, files))
+        has_images = any(file.suffix.lower() in IMAGE_SUFFIXES for file in path.iterdir())
+        yield from sorted(map(str, files)) or [source] * has_images
     elif path.suffix.lower() in SUFFIXES:
         for row in _rows(path):
             yield _located(row["video"], path.parent)
