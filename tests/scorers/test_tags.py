@@ -252,6 +252,16 @@ def test_none_where_the_detector_would_have_seen_it(tag_scorer):
     assert verdict("When is it all red?") == "weak", "colours are known, and in most videos"
 
 
+def test_what_looks_drawn_is_never_a_strong_match(tag_scorer):
+    """The classifier puts drawings and screens into the class web site: a mean of 0.045 over the probes."""
+    for share, verdict in ((0.08, "strong"), (0.1, "weak")):
+        seen = what_is_seen(tag_scorer, cup=0.9, web_site=share)
+        seen["classes"][0, tag_scorer._model().names["classes"].index("web site")] = 0
+        match = tag_scorer.match_strength(seen, "Where is the cup?")
+        assert (match.verdict, bool(match.doubt)) == (verdict, verdict == "weak")
+        assert match.words.endswith("tags knows photographs") == (verdict == "weak")
+
+
 def test_a_verdict_by_hand(tag_scorer):
     """Strong: the mean confidence in the words, 0 for unknown ones, is 0.15 or more."""
 

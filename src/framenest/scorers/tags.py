@@ -52,6 +52,8 @@ LARGE_ANIMALS = frozenset(("horse", "sheep", "cow", "elephant", "bear", "zebra",
 COVER = 0.15
 """Mean confidence in the words of a question, unknown ones as 0, from which a match can be strong."""
 ABSENT = 0.2  # confidence from which a thing may be there after all
+DRAWN_LEVEL, DRAWN_DOUBT = 0.045, "much of it looks drawn, or like a screen: tags knows photographs"
+"""Mean probability of the class web site, into which the classifier puts drawings, screens and titles."""
 LARGE_ANIMAL_LEVEL = 0.84
 """Confidence for these animals: the detector is surer if they are there, and mistakes others for them."""
 CLEAR, AGREED, DETECTED, CLEAR_COVER = 0.85, 0.4, 0.9, 0.25
@@ -209,11 +211,13 @@ class TagScorer(Calibrated):
         strength = MatchStrength.of(value, strong=STRONG_LEVEL, none=NONE_LEVEL)
         cover = 0.0 if vague else sum(sure) / (len(sure) + len(unknown))
         perhaps = colours or max(max(one.values()) for one in confidences) >= ABSENT
-        if (strength.verdict == "strong" and cover < COVER) or (strength.verdict == "none" and perhaps):
+        drawn = encoded["classes"][:, self._model().names["classes"].index("web site")].mean() >= DRAWN_LEVEL
+        doubtful = cover < COVER or drawn
+        if (strength.verdict == "strong" and doubtful) or (strength.verdict == "none" and perhaps):
             strength = replace(strength, verdict="weak")
         there = [word.text for word, value in zip(things or known, sure, strict=True) if value]
         halves = tuple(there) if strength.verdict == "weak" and unknown else ()
-        return replace(strength, known=texts, unknown=unknown, there=halves)
+        return replace(strength, known=texts, unknown=unknown, there=halves, doubt=DRAWN_DOUBT * bool(drawn))
 
     def _things(self, known: Sequence[KnownWord]) -> list[KnownWord]:
         """Known words without people, who are in most videos: they say little next to any other word."""
