@@ -211,13 +211,17 @@ class TagScorer(Calibrated):
         strength = MatchStrength.of(value, strong=STRONG_LEVEL, none=NONE_LEVEL)
         cover = 0.0 if vague else sum(sure) / (len(sure) + len(unknown))
         perhaps = colours or max(max(one.values()) for one in confidences) >= ABSENT
-        drawn = encoded["classes"][:, self._model().names["classes"].index("web site")].mean() >= DRAWN_LEVEL
+        drawn = self._looks_drawn(encoded)
         doubtful = cover < COVER or drawn
         if (strength.verdict == "strong" and doubtful) or (strength.verdict == "none" and perhaps):
             strength = replace(strength, verdict="weak")
         there = [word.text for word, value in zip(things or known, sure, strict=True) if value]
         halves = tuple(there) if strength.verdict == "weak" and unknown else ()
-        return replace(strength, known=texts, unknown=unknown, there=halves, doubt=DRAWN_DOUBT * bool(drawn))
+        return replace(strength, known=texts, unknown=unknown, there=halves, doubt=DRAWN_DOUBT * drawn)
+
+    def _looks_drawn(self, encoded: Encoded) -> bool:
+        place = self._model().names["classes"].index("web site")
+        return bool(encoded["classes"][:, place].mean() >= DRAWN_LEVEL)
 
     def _things(self, known: Sequence[KnownWord]) -> list[KnownWord]:
         """Known words without people, who are in most videos: they say little next to any other word."""
@@ -342,12 +346,12 @@ class TagScorer(Calibrated):
     def clearly_shows(self, encoded: Encoded, query: str) -> NDArray[np.bool_]:
         """(n,) whether both networks see the known things of a query, and few of its words are unknown.
 
-        Of a word that both know, the geometric mean of their confidences counts.
+        Of a word that both know, the geometric mean of their confidences counts. Never of what looks drawn.
         """
         known, *others = self._terms(query)
         unknown = [*chain(*others)]  # labels say nothing of colours
         things = self._things(known) or [word for word in known if not unknown]
-        clear = self.certainty(encoded, query) >= CLEAR
+        clear = (self.certainty(encoded, query) >= CLEAR) & (not self._looks_drawn(encoded))
         seen = [self._agreed(encoded, word) for word in things]
         for one in seen:
             clear &= one >= AGREED
