@@ -1,6 +1,7 @@
 """framenest demo, with two short videos on a package index of this machine; and without a network."""
 
 import hashlib
+import re
 import socket
 from dataclasses import replace
 
@@ -70,5 +71,7 @@ def test_without_a_network_a_slideshow(clips, capsys, tmp_path, monkeypatch):
     assert code == 0, err
     note = next(line for line in err.splitlines() if "slideshow of photographs instead" in line)
     assert "could not be fetched from 127.0.0.1" in note
-    assert "$ framenest rank shown/slideshow.mp4 'a cup of coffee'" in out
-    assert "a cup of coffee" in (tmp_path / "shown" / "report.html").read_text()
+    assert "$ framenest rank shown/slideshow.mp4 'a cup of espresso'" in out
+    assert "a cup of espresso" in (tmp_path / "shown" / "report.html").read_text()
+    assert "match\tstrong; knows: cup, espresso" in out
+    assert re.search(r"^1\t0:1[2-7].*evidence\tespresso", out, re.M), "the cup is on screen from 0:12 to 0:18"

@@ -101,7 +101,7 @@ def _videos(folder: Path, common: opt.Common) -> Iterator[tuple[Path, str, str]]
                 file.fetch(common.local, bars)
     except NotFetched as error:
         note(f"{error}; the demo shows a slideshow of photographs instead")
-        yield _slideshow(folder / "slideshow.mp4"), "a cup of coffee", "NASA, SpaceX and others"
+        yield _slideshow(folder / "slideshow.mp4"), "a cup of espresso", "NASA, SpaceX and others"
         return
     for file, question, credit in CLIPS:
         confirm(file.what, credit)
