@@ -133,7 +133,8 @@ def page(data: Mapping[str, Any], images: Mapping[str, Mapping[str, str]]) -> st
 
 def plain_page(title: str, body: str) -> str:
     """One self-contained page without scripts. body: HTML."""
-    style = _asset("base.css") + ".framenest .sheet img { max-width: 100%; margin: 12px 0 28px; }"
+    style = _asset("base.css") + ".framenest .sheet { overflow-x: auto; margin: 12px 0 28px; }"
+    style += ".framenest .sheet img { max-width: max(100%, 680px); }"  # narrower, its text is unreadable
     return _page(title, style, f'<div class="framenest"><h1>{html.escape(title)}</h1>{body}</div>')
 
 
