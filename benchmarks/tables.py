@@ -366,6 +366,10 @@ def scorers() -> Tables:
             change = quality.difference(row["difference"]["8"])
             reading.append([title.partition(", mec")[0], f"{kind} ({row['questions']})", *cells, change])
     budgets = [f"hit@{k}" for k in (1, 4, 8, 16, 32)]
+    recognised = [
+        [name, *(f"{right} of {of} ({right / of:.0%})" for of, right in (one.values() for one in kinds.values()))]
+        for name, kinds in measured("recognition")["sets"].items()
+    ]
     return {
         "match-strength": table(columns, rows),
         "verdicts": table(["", "reporting half", "held-out half of our own"], right),
@@ -373,6 +377,7 @@ def scorers() -> Tables:
             ["video", "ms a frame", "rapidocr's defaults", "times cheaper", "of its lines also read"], costs
         ),
         "reading": table(["scorer", "questions", *budgets, "change at 8 [95 %]"], reading),
+        "recognition": table(["", "about text: recognised", "others: taken for it"], recognised),
     }
 
 
