@@ -26,7 +26,6 @@ from framenest.rank_request import Budget, LookFor, RankRequest
 from framenest.scorers.feature_store import Features, finish_writes
 from framenest.scorers.ocr import ScreenText
 from framenest.scorers.question_text import asks_for
-from framenest.scorers.speech import SpokenText
 from framenest.scorers.video_features import NO_FRAMES, VideoFeatures, on_the_way
 from framenest.session import Session
 from framenest.video.decoder import Decoder
@@ -329,12 +328,10 @@ class _Scoring:
         self._strengths = [features.match_strength(probes, text) for text in texts]
         self.spoken = NO_FRAMES
         """The frames of the passage that answers the question; none if no passage does."""
-        self._cues: dict[str, SpokenText] = {}
         if self._question is not None and reader is not None:
             screens = session.features(decoder, reader, index.config.thumbnail)
             self.screen = ScreenText(screens, self._question, session.encoder, session.store)
         if self._question is not None and self.speech is not None:
-            self._cues["speech"] = SpokenText(self.speech, self._question, decoder.seconds)
             first, last = index.window
             self.spoken = first + self.speech.on_screen(decoder.seconds[first : last + 1], self._question)
 
@@ -376,7 +373,9 @@ class _Scoring:
             matches[0], labels, certain = self.screen.join(frames, matches[0], labels)
             sure[:1] = [certain]
         cues = {"relevance": noisy_or(matches), "change": changed, "observability": observable}
-        cues |= {name: cue.cue(frames) for name, cue in self._cues.items()}
+        if self._question is not None and self.speech is not None:
+            seconds, every = video.decoder.seconds[frames], features is self._probes
+            cues["speech"] = self.speech.cue(seconds, self._question, every_passage=every)
         of_texts = {text: match for text, match in zip(self._texts, matches, strict=True) if text}
         looks_blank = blank(features.thumbnails)
         reasons = np.array(labels, dtype=object)

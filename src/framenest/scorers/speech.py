@@ -140,16 +140,3 @@ class Speech:
             if len(best) == count:
                 break
         return best
-
-
-class SpokenText:
-    """The cue of what is said, for one question. seconds: (N,) times of all frames of the video."""
-
-    def __init__(self, speech: Speech, question: str, seconds: NDArray[np.float64]) -> None:
-        self._speech, self._question, self._seconds = speech, question, seconds
-        self._probes = True
-
-    def cue(self, frames: NDArray[np.int64]) -> NDArray[np.float32]:
-        """(n,) cue in [0, 1] of frames; the first call must be for the probes."""
-        every_passage, self._probes = self._probes, False
-        return self._speech.cue(self._seconds[frames], self._question, every_passage=every_passage)

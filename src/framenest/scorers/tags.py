@@ -195,7 +195,10 @@ class TagScorer(Calibrated):
             return MatchStrength(round(value, 4), "weak", texts, unknown)
         things = self._things(known)
         vague = not things and unknown
-        confidences = [self._confidences(encoded, word) for word in things or known]
+        confidences = [
+            {kind: float(values.max()) for kind, values in self._seen(encoded, word).items()}
+            for word in things or known
+        ]
         sure = [
             max(value if value >= LABEL_LEVELS[kind] else 0.0 for kind, value in one.items())
             for one in confidences
@@ -287,14 +290,15 @@ class TagScorer(Calibrated):
         )
         return np.concatenate([named + classes, *objects], axis=1)
 
-    def _confidences(self, encoded: Encoded, word: KnownWord) -> dict[str, float]:
-        """The highest confidence of each network in a word on any frame; unsure of a large animal is 0."""
-        best = {"classes": float(encoded["classes"][:, list(word.labels["classes"])].sum(axis=1).max())}
-        for place in word.labels["objects"] if "objects" in encoded else ():
-            name, value = self._model().names["objects"][place], float(encoded["objects"][:, place].max())
-            if name not in LARGE_ANIMALS or value >= LARGE_ANIMAL_LEVEL:
-                best["objects"] = max(value, best.get("objects", 0.0))
-        return best
+    def _seen(self, encoded: Encoded, word: KnownWord) -> dict[str, NDArray[np.float32]]:
+        """(n,) the confidence of each network that has it in a word; unsure of a large animal is 0."""
+        classes, objects = (list(word.labels[kind]) for kind in SIZES)
+        seen = {"classes": encoded["classes"][:, classes].sum(axis=1)}
+        if objects and "objects" in encoded:
+            large = [self._model().names["objects"][place] in LARGE_ANIMALS for place in objects]
+            values = encoded["objects"][:, objects]
+            seen["objects"] = np.where(large & (values < LARGE_ANIMAL_LEVEL), 0, values).max(axis=1)
+        return seen
 
     def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
         """(n, 384) sentence vectors of what the classifier names in each frame."""
@@ -333,12 +337,7 @@ class TagScorer(Calibrated):
         At least the share of the picture that has its colours, if they count.
         """
         value = self.search_vectors(encoded) @ self.search_query(question)
-        words = [
-            np.max(
-                [encoded[kind][:, list(word.labels[kind])].sum(axis=1) for kind in _kinds(encoded)], axis=0
-            )
-            for word in self._terms(question)[0]
-        ]
+        words = [np.max([*self._seen(encoded, word).values()], axis=0) for word in self._terms(question)[0]]
         value = 0.7 * value + 0.3 * np.min(words, axis=0) if words else value
         sure, places = certain(value / (1 + value), SURE), self._colour_places(question)
         return np.maximum(sure, encoded["colours"][:, places].mean(axis=1)) if places else sure
@@ -352,19 +351,19 @@ class TagScorer(Calibrated):
         unknown = [*chain(*others)]  # labels say nothing of colours
         things = self._things(known) or [word for word in known if not unknown]
         clear = (self.certainty(encoded, query) >= CLEAR) & (not self._looks_drawn(encoded))
-        seen = [self._agreed(encoded, word) for word in things]
-        for one in seen:
+        agreed = [self._agreed(encoded, word) for word in things]
+        for one in agreed:
             clear &= one >= AGREED
-        return clear & (np.sum(seen, axis=0) >= CLEAR_COVER * (len(seen) + len(unknown)) if seen else False)
+        cover = CLEAR_COVER * (len(agreed) + len(unknown))
+        return clear & (np.sum(agreed, axis=0) >= cover if agreed else False)
 
     def _agreed(self, encoded: Encoded, word: KnownWord) -> NDArray[np.float32]:
         """(n,) how sure the networks that know a word are of it; the detector alone must be very sure."""
-        classes, objects = (list(word.labels[kind]) for kind in SIZES)
-        seen = encoded["classes"][:, classes].sum(axis=1)
-        if not objects or "objects" not in encoded:
-            return np.asarray(seen)
-        detected = encoded["objects"][:, objects].max(axis=1)
-        agreed = np.sqrt(seen * detected) if classes else np.where(detected >= DETECTED, detected, 0)
+        seen = self._seen(encoded, word)
+        if (detected := seen.get("objects")) is None:
+            return seen["classes"]
+        alone = not word.labels["classes"]
+        agreed = np.where(detected >= DETECTED, detected, 0) if alone else np.sqrt(seen["classes"] * detected)
         return np.asarray(agreed, dtype=np.float32)
 
     def _readings(self, encoded: Encoded, question: NDArray[np.float32]) -> list[NDArray[np.float64]]:
