@@ -36,6 +36,8 @@ SELECTORS = {
     "mec": "mec",
     "mec:residual": "mec:residual",
 }
+NOT_READING = "mec:residual+written=false"
+"""The same without text on screen, which no other selector reads; with `tags` alone."""
 PAIRS = (("mec:residual", "mec"), ("mec:residual", "min-gap"))
 RATIOS = (1, 2, 0, 4)  # the most telling first
 PIECE = 50  # questions that a process works on at a time
@@ -51,7 +53,8 @@ def outcomes_of(
     questions = load_questions(file, kind=kind, videos=videos, part=part)[first : first + PIECE]
     scoring = ScorerConfig(ocr="auto" if scorer == "tags" else "none")  # noisy truth knows what is written
     session = Session(scorer, store=NoStore() if kind == "timeline" else None, scoring=scoring)
-    return collect(questions, SELECTORS, BUDGETS, session, seeds=seeds)
+    selectors = SELECTORS | ({NOT_READING: NOT_READING} if scorer == "tags" else {})
+    return collect(questions, selectors, BUDGETS, session, seeds=seeds)
 
 
 def measure(
@@ -65,7 +68,7 @@ def measure(
 ) -> dict[str, Any]:
     """All numbers of one question set with one scorer. pieces: what `outcomes_of` found, in order."""
     questions = load_questions(file, kind=kind, videos=videos, part=part)
-    outcomes = {name: [row for piece in pieces for row in piece[name]] for name in SELECTORS}
+    outcomes = {name: [row for piece in pieces for row in piece[name]] for name in pieces[0]}
     hits = {name: by_budget(rows, "hit", seeds) for name, rows in outcomes.items()}
     several = np.array([len(question.intervals) > 1 for question in questions])
     found = {}
@@ -141,7 +144,8 @@ def tables(sets: dict[str, Any]) -> dict[str, str]:
     }
     for title in ("videos, SNR 1", "videos, tags", "timelines, SNR 1"):
         if title in sets:
-            rows = {n: [*by_k(hits[n][title]), f"{hits[n][title]['mean'][0]:.3f}"] for n in hits}
+            found = {name: one["hit"] for name, one in sets[title]["selectors"].items()}
+            rows = {name: [*by_k(hit), f"{hit['mean'][0]:.3f}"] for name, hit in found.items()}
             blocks[title.lower().replace(", ", "-").replace(" ", "-")] = table(
                 "hit@K", [*map(str, BUDGETS), "mean"], rows
             )
@@ -157,7 +161,7 @@ def tables(sets: dict[str, Any]) -> dict[str, str]:
 
 def table(corner: str, columns: Iterable[str], rows: Mapping[str, Sequence[str]]) -> str:
     """A Markdown table; names of selectors in rows as code."""
-    names = {name: f"`{name}`" if name in SELECTORS else name for name in rows}
+    names = {name: f"`{name}`" if name in (*SELECTORS, NOT_READING) else name for name in rows}
     lines = [[corner, *columns], *([names[name], *cells] for name, cells in rows.items())]
     head, *body = (f"| {' | '.join(cells)} |\n" for cells in lines)
     return head + "|" + "---|" * len(lines[0]) + "\n" + "".join(body)

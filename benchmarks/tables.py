@@ -367,7 +367,13 @@ def scorers() -> Tables:
             reading.append([title.partition(", mec")[0], f"{kind} ({row['questions']})", *cells, change])
     budgets = [f"hit@{k}" for k in (1, 4, 8, 16, 32)]
     recognised = [
-        [name, *(f"{right} of {of} ({right / of:.0%})" for of, right in (one.values() for one in kinds.values()))]
+        [
+            name,
+            *(
+                f"{right} of {of} ({right / of:.0%})"
+                for of, right in (one.values() for one in kinds.values())
+            ),
+        ]
         for name, kinds in measured("recognition")["sets"].items()
     ]
     return {
