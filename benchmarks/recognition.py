@@ -2,10 +2,10 @@
 
     python benchmarks/recognition.py questions.json
 
-The file is {"set": [["question", whether it asks for something written], …]}, made of the annotations of public
-benchmarks by their own categories ("OCR Problems" of Video-MME, "Text-Rich" of StreamingBench), which are not
-ours to publish. The patterns were written with one half of each set in view, chosen by a hash of the question,
-and with the tuning halves of our own; the other half counts. Writes results/recognition.json.
+The file is {"set": [["question", whether it asks for something written], …]}, made of public benchmarks by
+their own categories ("OCR Problems" of Video-MME, "Text-Rich" of StreamingBench); they are not ours to
+publish. The patterns were written with one half of each set in view, chosen by a hash of the question, and
+with the tuning halves of our own; the other half counts. Writes results/recognition.json.
 """
 
 from __future__ import annotations
