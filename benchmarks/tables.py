@@ -57,15 +57,18 @@ def hit_rows(selectors: Mapping[str, Any]) -> list[list[str]]:
 
 
 def readme() -> Tables:
-    hits = measured("quality")["sets"]["videos, tags"]["selectors"]
-    shown = {"MEC, `residual`": "mec:residual", "MEC, the paper's rule": "mec", "`min-gap`": "min-gap",
-             "WFS-SB": "wfs-sb", "AKS": "aks", "uniform": "uniform"}  # fmt: skip
+    asked = measured("quality")["sets"]["videos, tags"]
+    hits = asked["selectors"]
+    shown = {"MEC, `residual`": "mec:residual", "without reading": quality.NOT_READING,
+             "MEC, the paper's rule": "mec", "`min-gap`": "min-gap", "WFS-SB": "wfs-sb", "AKS": "aks",
+             "uniform": "uniform"}  # fmt: skip
     costs = {"MEC": "mec", "AKS": "aks", "WFS-SB": "wfs-sb"}
     rows = measured("efficiency")["rows"]
     first, another = (question["wall_seconds"] for question in measured("pipeline")["questions"])
     ours, low, high = (100 * share for share in hits["mec:residual"]["hit"]["8"])
     even, least, most = (100 * share for share in hits["uniform"]["hit"]["8"])
     return {
+        "asked": f"{asked['questions']} questions about {asked['videos']} real videos",
         "hits": f"{ours:.0f} % (95 % interval: {low:.0f} to {high:.0f} %)",
         "uniform-hits": f"{even:.0f} % ({least:.0f} to {most:.0f} %)",
         "quality": table(shown, [[percent(hits[name]["hit"]["8"][0]) for name in shown.values()]]),
