@@ -114,7 +114,7 @@ def _read_runs(file: Path) -> Iterator[TaskRun]:
         answered, failed = _count_answers(file, task)
         way = {"model": model, "backend": config["model"], "generation": config.get("gen_kwargs")}
         way |= {"lmms-eval": data.get("lmms_eval_version"), "framenest": settings["version"]}
-        way |= {name: settings[name] for name in ("prompt", "pairing", "frames_as")}
+        way |= {name: settings[name] for name in ("pairing", "frames_as")}
         if settings["scorer"]:
             way |= {name: settings[name] for name in ("scorer", "query")}
         if settings["selector"] != NATIVE:  # which may read a codec stream

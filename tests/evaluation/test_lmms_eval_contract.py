@@ -213,15 +213,6 @@ def test_messages_are_a_manifest_and_the_papers_prompt(fake_vision_process, monk
     assert VideoManifest.read(other["content"][0]["url"]).text == "What is last?"
 
 
-def test_the_prompt_may_be_lmms_evals_own(monkeypatch, clip):
-    kwargs = task_kwargs(monkeypatch, clip, selector="native", prompt="lmms-eval")
-    (message,) = tasks.messages(ROW, kwargs)
-    asked = message["content"][1]["text"]
-    assert asked.startswith("Select the best answer to the following multiple-choice question based on the ")
-    assert asked.endswith(f"\nWhat is last?\nA. One\nB. Two\nC. Three\nD. Four\n\n{DIRECTLY}")
-    assert tasks.text(ROW, kwargs) == asked
-
-
 def test_native_is_the_models_own_reading_with_the_same_prompt(monkeypatch, clip):
     (message,) = tasks.messages(ROW, task_kwargs(monkeypatch, clip, selector="native"))
     assert message["content"][0] == {"type": "video", "url": str(clip)}
@@ -293,7 +284,7 @@ def test_a_scorer_is_named(scorer):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"benchmark": "x"}, {"selecter": "mec"}, {"query": "options"}, {"selector": "best"}, {"prompt": "x"},
+    [{"benchmark": "x"}, {"selecter": "mec"}, {"query": "options"}, {"selector": "best"},
      {"frames_as": "images"}, {"pairing": "images"}, {"version": "0.0.1"}],
 )  # fmt: skip
 def test_wrong_settings_are_refused(wrong):

@@ -208,7 +208,6 @@ def test_a_score_over_fewer_answers_is_marked_and_in_no_mean(script, tmp_path, k
     [
         ({"scorer": "tags"}, {}, "scorer is 'blip2' in .* and 'tags' in "),
         ({"query": "question+options"}, {}, "query is 'question' in .* and 'question.options' in "),
-        ({"prompt": "lmms-eval"}, {}, "prompt is 'paper' in "),
         ({"pairing": "auto"}, {}, "pairing is 'pairs' in "),
         ({"version": "0.0.2"}, {}, "framenest is '0.0.1' in "),
         ({}, {"more": "enable_thinking=False,max_pixels=4096"}, "model arguments is '' in "),
@@ -216,7 +215,7 @@ def test_a_score_over_fewer_answers_is_marked_and_in_no_mean(script, tmp_path, k
     ],
 )
 def test_two_ways_of_running_are_refused(script, tmp_path, changed, more, said):
-    common = {"prompt": "paper", "pairing": "pairs", "query": "question", "version": "0.0.1"}
+    common = {"pairing": "pairs", "query": "question", "version": "0.0.1"}
     for number, (own, options) in enumerate([({}, {}), (changed, more)], 1):
         tasks = {name: ({**common, **settings, **own}, scores)
                  for name, (settings, scores) in tasks_of("mec", [50.0] * 8).items()}  # fmt: skip

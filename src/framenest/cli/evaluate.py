@@ -30,7 +30,6 @@ from framenest.evaluation.lmms_eval.tasks import (
     TASKS,
     FramesAs,
     TaskPairing,
-    Wording,
     task_name,
     write_tasks,
 )
@@ -197,7 +196,6 @@ def tasks(
     ),
     scorer: str | None = option("A name from `framenest models`; not auto, so that results say which."),
     query: RelevanceText = option("Text to score frames against.", default="question"),
-    prompt: Wording = option("The paper's prompt, or that of lmms-eval's own task.", default="paper"),
     pairing: TaskPairing = option(
         "Qwen3-VL and Qwen3.5 fuse two frames. pairs: always, as in the paper. auto: only frames less than "
         "2 s apart. duplicate: never.",
@@ -232,7 +230,6 @@ def tasks(
         names,
         scorer=scorer,
         query=query,
-        prompt=prompt,
         pairing=pairing,
         frames_as=frames_as,
         frames=frames,
