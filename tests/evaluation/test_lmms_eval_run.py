@@ -306,7 +306,7 @@ def test_all_tasks_are_known_by_name(place):
         "print([t for t in TaskManager(include_path=sys.argv[1]).all_tasks if t.startswith('framenest_')])"
     )
     folder = command(place, "-m", "framenest", "lmms-eval", "tasks", "--scorer", "tags").stdout.strip()
-    names = command(place, "-m", "framenest", "lmms-eval", "tasks", "--list").stdout.split()
+    names = [file.stem for file in Path(folder).glob("*.yaml")]
     known = command(
         place, "-c", f"import without_gpu as w; w.declare_torchvision_operators(); {code}", folder
     ).stdout

@@ -6,6 +6,7 @@ import pytest
 
 from framenest.errors import BudgetError
 from framenest.evaluation.selection_cache import NotSelected, SelectionCache
+from framenest.models import CATALOGUE
 
 
 @pytest.fixture
@@ -65,6 +66,18 @@ def test_other_questions_settings_and_scores_are_other_selections(clip, table, t
     changed = SelectionCache(table)
     changed.select(str(clip), "a", "mec", [4])
     assert changed.misses == 1
+
+
+def test_a_package_that_reads_the_screen_matters_only_where_it_is_read(clip, table, monkeypatch):
+    """The paper's rule reads nothing; `residual` reads if the question asks for something written."""
+    made = []
+    for installed in (False, True):
+        monkeypatch.setattr(type(CATALOGUE["ocr"]), "installed", lambda _, here=installed: here)
+        cache = SelectionCache(table)
+        for selector in ("mec", "mec:no-zoom", "mec:residual"):
+            cache.select(str(clip), "What is last?", selector, [4])
+        made.append(cache.misses)
+    assert made == [3, 1]
 
 
 def test_other_weights_under_the_same_name_are_another_scorer(tmp_path):

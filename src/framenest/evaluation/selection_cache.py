@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from framenest.method.prefix import Prefix
 from framenest.method.ranking import RANKING_FORMAT, Ranking
 from framenest.models import CATALOGUE
 from framenest.scorers import identity
-from framenest.selectors import FILE, load_selector, mec_config, needs_scorer
+from framenest.selectors import FILE, check_selector, load_selector, mec_config, needs_scorer
 from framenest.selectors.built_in import MecSelector
 from framenest.selectors.selection import Selection, load_result
 from framenest.session import Session
@@ -45,15 +44,11 @@ class SelectionCache:
 
     def __init__(self, scorer: str | None, memory: int | None = None) -> None:
         self.misses = 0
-        self._name = scorer
         self._session = Session(scorer, progress=False, memory=memory)
         self._local = local_directory(self._session.store)
         self._video = ""
-
-    @cached_property
-    def scorer(self) -> str | None:
+        self.scorer = None if scorer is None else identity(scorer, self._local)
         """The scorer's name and the revision of its weights."""
-        return None if self._name is None else identity(self._name, self._local, "")
 
     def prefix(self, video: str, text: str, selector: str, budget: int) -> Prefix:
         """The frames that a selector chooses for a text at a budget.
@@ -71,6 +66,7 @@ class SelectionCache:
 
     def select(self, video: str, text: str, selector: str, budgets: Sequence[int]) -> Ranking | Selection:
         """Make a ranking, or a selection with these budgets, unless it is in the cache."""
+        check_selector(selector, max(budgets))
         cached = self._cached(video, text, selector)
         missing = [k for k in budgets if cached is None or not _serves(cached, k)]
         if cached is not None and not missing:
@@ -101,8 +97,11 @@ class SelectionCache:
 
     def _file(self, video: str, text: str, selector: str) -> Path:
         name, _, settings = selector.partition(":")
-        reads = CATALOGUE["ocr"].installed()  # what --ocr auto means here
-        how: Any = (mec_config(settings).to_json(), reads) if name == "mec" else selector
+        how: Any = selector
+        if name == "mec":
+            config = mec_config(settings)
+            # What --ocr auto means here matters where text on screen is read.
+            how = (config.to_json(), config.discovery.written and CATALOGUE["ocr"].installed())
         scorer = self.scorer if needs_scorer(selector) else None
         content = self._local.fingerprint(video)
         key = digest(RANKING_FORMAT, framenest.__version__, content, text, name, how, scorer)

@@ -140,7 +140,7 @@ def messages(doc: Row, lmms_eval_specific_kwargs: Row | None = None) -> list[dic
     elif hook_readers():
         shown = [{"type": "video", "url": str(manifest.write())}]
     else:
-        raise SystemExit(f"framenest: {MissingExtra('lmms-eval', 'qwen-vl-utils')}")
+        raise MissingExtra("lmms-eval", "qwen-vl-utils")
     return [{"role": "user", "content": [*shown, {"type": "text", "text": text(doc, kwargs)}]}]
 
 
@@ -168,10 +168,7 @@ def no_visual(_doc: Row) -> list[Any]:
 
 
 def _only(part: str) -> Callable[[Any], Any]:
-    def process_docs(dataset: Any) -> Any:
-        return dataset.filter(lambda row: row["duration"] == part)
-
-    return process_docs
+    return lambda dataset: dataset.filter(lambda row: row["duration"] == part)
 
 
 short, medium, long = map(_only, DURATIONS)  # `process_docs`: Video-MME's short, medium and long videos
@@ -184,11 +181,10 @@ def videomme_results(doc: Row, results: list[Any]) -> dict[str, Any]:
     return made | {f"videomme_{part}": score for part in DURATIONS}
 
 
-def _mean_of(part: str) -> Callable[[list[Row]], float]:
-    def aggregation(results: list[Row]) -> float:
-        return float(_videomme().videomme_aggregate_results([r for r in results if r["duration"] == part]))
-
-    return aggregation
+def _mean_of(part: str) -> Callable[[list[Row]], Any]:
+    return lambda results: _videomme().videomme_aggregate_results(
+        [result for result in results if result["duration"] == part]
+    )
 
 
 videomme_short, videomme_medium, videomme_long = map(_mean_of, DURATIONS)
