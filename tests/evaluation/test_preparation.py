@@ -127,12 +127,17 @@ def test_a_missing_or_broken_video_is_one_line_and_the_others_are_selected(place
     assert printed.out.endswith("24 were there, 2 videos failed\n")
 
 
-def test_a_budget_beyond_the_horizon_is_refused_before_any_selection(place):
-    with pytest.raises(BudgetError, match="mec ranks 256 frames, too few for a budget of 512"):
-        prepare(TOYS, place, [8, 512])
-    prepare(TOYS, place, [8])
-    with pytest.raises(BudgetError, match="mec ranks 256 frames, too few for a budget of 512"):
-        prepare(TOYS, place, [8, 512])
+def test_budgets_beyond_the_horizon_are_said_or_refused_before_any_selection(place):
+    """Refused if the selector serves no other; a table of horizons asks for all budgets at once."""
+    said = []
+    for _ in range(2):  # also where the ranking is in the cache
+        with pytest.raises(BudgetError, match="mec ranks 256 frames, too few for a budget of 512"):
+            prepare(TOYS, place, [512])
+        prepare(TOYS, place, [8, 512], tell=said.append)
+    line = (
+        "mec ranks 256 frames, too few for a budget of 512; give it a longer horizon, as in mec:horizon=512"
+    )
+    assert said == [line, line]
 
 
 def test_tasks_that_are_not_there_or_not_ours_are_refused(place):

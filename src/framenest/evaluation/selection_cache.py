@@ -66,7 +66,7 @@ class SelectionCache:
 
     def select(self, video: str, text: str, selector: str, budgets: Sequence[int]) -> Ranking | Selection:
         """Make a ranking, or a selection with these budgets, unless it is in the cache."""
-        check_selector(selector, max(budgets))
+        check_selector(selector, min(budgets))
         cached = self._cached(video, text, selector)
         missing = [k for k in budgets if cached is None or not _serves(cached, k)]
         if cached is not None and not missing:

@@ -11,12 +11,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from framenest.errors import ConfigError, VideoError
+from framenest.errors import BudgetError, ConfigError, VideoError
 from framenest.evaluation.lmms_eval.hook import VideoManifest
 from framenest.evaluation.lmms_eval.tasks import NATIVE, manifest_of
 from framenest.evaluation.selection_cache import SelectionCache
 from framenest.processes import process_memory
 from framenest.scorers.feature_store import LargeFeatures
+from framenest.selectors import check_selector
 
 PROGRESS_SECONDS = 60
 """Between two lines of progress, at least."""
@@ -44,7 +45,7 @@ def prepare(
         budgets: Numbers of frames.
         part: (i, n): every n-th video, beginning with the i-th. n processes share half of the memory.
         limit: Only so many questions of each task.
-        tell: Called with a line about the progress, once a minute at most.
+        tell: Called with a line about each selector that does not serve all budgets, and about the progress.
 
     Returns:
         {"videos": n, "selected": n, "present": n, "seconds": s, "failures": [line, …]}: selections that were
@@ -52,7 +53,7 @@ def prepare(
 
     Raises:
         ConfigError: A task is not there, or not one of ours.
-        BudgetError: A selector does not serve such a budget.
+        BudgetError: A selector serves no such budget.
 
     Example::
 
@@ -62,6 +63,11 @@ def prepare(
     first, step = part[0] - 1, part[1]
     manifests, missing = _task_manifests(tasks, folder, limit)
     mine, failures = dict(islice(manifests.items(), first, None, step)), missing[first::step]
+    for selector in dict.fromkeys(one.selector for wanted in mine.values() for one in wanted):
+        try:
+            check_selector(selector, max(budgets))
+        except BudgetError as error:  # a note, since it may serve the others
+            tell(str(error))
     memory = process_memory() // (2 * step)
     cache_of = cache(lambda scorer: SelectionCache(scorer, memory))
     selected = present = 0
