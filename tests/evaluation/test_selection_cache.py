@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from framenest.errors import BudgetError
-from framenest.evaluation.selection_cache import NotSelected, SelectionCache
+from framenest.errors import BudgetError, StoreError
+from framenest.evaluation.selection_cache import SelectionCache
 from framenest.models import CATALOGUE
 
 
@@ -52,7 +52,7 @@ def test_all_budgets_are_selected_at_once(clip, table):
 def test_reading_selects_nothing_that_takes_a_scorer(clip, table, selector):
     cache = SelectionCache(table)
     cache.select(str(clip), "What is last?", "aks", [4])
-    with pytest.raises(NotSelected, match=f"no selection by {selector} with 8 frames for 'What is last"):
+    with pytest.raises(StoreError, match=f"no selection by {selector} with 8 frames for 'What is last"):
         cache.prefix(str(clip), "What is last?", selector, 8)
     assert cache.misses == 1
 

@@ -26,10 +26,6 @@ from framenest.selectors.selection import Selection, load_result
 from framenest.session import Session
 
 
-class NotSelected(StoreError):
-    """A selection that must be in the cache is not there."""
-
-
 class SelectionCache:
     """Selects frames for questions, and reads the selections from disk.
 
@@ -50,15 +46,18 @@ class SelectionCache:
         self.scorer = None if scorer is None else identity(scorer, self._local)
         """The scorer's name and the revision of its weights."""
 
-    def prefix(self, video: str, text: str, selector: str, budget: int) -> Prefix:
+    def prefix(self, video: str, text: str, selector: str, budget: int, prepare: str = "…") -> Prefix:
         """The frames that a selector chooses for a text at a budget.
 
-        NotSelected if the selector needs a scorer, and `select` was not called before.
+        StoreError if it needs a scorer and `select` was not called before; `prepare` is the command for that.
         """
         result = self._cached(video, text, selector)
         if result is None or not _serves(result, budget):
             if needs_scorer(selector):
-                raise NotSelected(f"{video}: no selection by {selector} with {budget} frames for {text!r}")
+                raise StoreError(
+                    f"{video}: no selection by {selector} with {budget} frames for {text!r}; "
+                    f"run: {prepare} --budgets {budget}"
+                )
             result = self.select(video, text, selector, [budget])
         prefix = result.prefix(budget)
         prefix.must_hold_frames()

@@ -21,7 +21,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
 from framenest.errors import BudgetError, StoreError, error_line
-from framenest.evaluation.selection_cache import NotSelected, SelectionCache
+from framenest.evaluation.selection_cache import SelectionCache
 from framenest.lmm.prompt import Pairing, sent_places, video_metadata
 from framenest.method.prefix import Prefix
 
@@ -32,7 +32,6 @@ REQUEST_FAILED = ("[LMMS_EVAL_", "Error: ")
 ANSWERS_A_STEP = 16
 """A crash loses at most so many answers of each process."""
 Element = Mapping[str, Any]
-Reader = Callable[[Element], Any]
 
 
 @dataclass(frozen=True)
@@ -76,11 +75,8 @@ _selections = cache(SelectionCache)
 def selected_frames(manifest: VideoManifest, budget: int) -> Prefix:
     """The frames of a manifest at a budget, from the selection cache; one thread reads at a time."""
     with _lock:
-        try:
-            cached = _selections(manifest.scorer)
-            return cached.prefix(manifest.video, manifest.text, manifest.selector, budget)
-        except NotSelected as error:
-            raise NotSelected(f"{error}; run: {manifest.prepare} --budgets {budget}") from None
+        given = manifest.video, manifest.text, manifest.selector, budget, manifest.prepare
+        return _selections(manifest.scorer).prefix(*given)
 
 
 def register() -> list[Any]:
@@ -185,7 +181,7 @@ def ending_the_run() -> Iterator[None]:
         raise SystemExit(f"framenest: {error_line(error)}") from error
 
 
-def with_manifests(reader: Reader) -> Reader:
+def with_manifests(reader: Callable[[Element], Any]) -> Callable[[Element], Any]:
     """Wrap a reader so that it also reads manifests."""
 
     @functools.wraps(reader)

@@ -85,8 +85,7 @@ class TaskSettings:
             raise ConfigError(f"frames_as = {self.frames_as} needs the budget: frames = K")
         if self.version != framenest.__version__:
             raise ConfigError(
-                f"these task files are of Framenest {self.version}; write them again with "
-                f"{framenest.__version__}"
+                f"task files of Framenest {self.version}, not {framenest.__version__}; write them again"
             )
         if self.selector == NATIVE:
             return
@@ -182,9 +181,7 @@ def videomme_results(doc: Row, results: list[Any]) -> dict[str, Any]:
 
 
 def _mean_of(part: str) -> Callable[[list[Row]], Any]:
-    return lambda results: _videomme().videomme_aggregate_results(
-        [result for result in results if result["duration"] == part]
-    )
+    return lambda rows: _videomme().videomme_aggregate_results([r for r in rows if r["duration"] == part])
 
 
 videomme_short, videomme_medium, videomme_long = map(_mean_of, DURATIONS)
