@@ -94,7 +94,8 @@ def environment(folder):
     return os.environ | {
         "HF_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1", "FRAMENEST_CACHE": str(folder / "cache"),
         "CUDA_VISIBLE_DEVICES": "", "TOKENIZERS_PARALLELISM": "false", "OPENAI_API_KEY": "none",
-        "ACCELERATE_USE_CPU": "true", "PYTHONPATH": str(Path(LAUNCHER).parent),
+        "ACCELERATE_USE_CPU": "true",
+        "PYTHONPATH": os.pathsep.join([str(Path(LAUNCHER).parent), *filter(None, [os.getenv("PYTHONPATH")])]),
     }  # fmt: skip
 
 

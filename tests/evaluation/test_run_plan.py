@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -121,6 +122,7 @@ def start(place, *options):
         [sys.executable, str(BENCHMARKS / "reproduce.py"), "--run", "plan.toml", *options],
         cwd=place, env=os.environ | {"PATH": f"{place / 'bin'}:{os.environ['PATH']}"},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509 - nohup ignores it
     )  # fmt: skip
 
 
@@ -135,21 +137,32 @@ def lines(place, name):
     return (place / name).read_text().splitlines()
 
 
+def wait_until(condition):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def has_ended(process):
+    with suppress(psutil.NoSuchProcess):
+        return process.status() == psutil.STATUS_ZOMBIE
+    return True
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_server_and_all_that_the_command_started(place, number):
     process = start(place, "--only", "timeline")
-    end = time.monotonic() + PATIENCE
-    while not all((place / name).exists() and lines(place, name) for name in ("server.pid", "child.pid")):
-        assert time.monotonic() < end, process.communicate()
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
-    started = [psutil.Process(int((place / name).read_text())) for name in ("server.pid", "child.pid")]
+    files = [place / "server.pid", place / "child.pid"]
+    wait_until(
+        lambda: all(file.exists() and file.read_text() for file in files) or process.poll() is not None
+    )
+    started = [psutil.Process(int(file.read_text())) for file in files]
     process.send_signal(number)
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert errors.endswith("ended by a signal\n")
-    _, alive = psutil.wait_procs(started, timeout=PATIENCE)
-    assert [one for one in alive if one.status() != psutil.STATUS_ZOMBIE] == []
+    wait_until(lambda: all(has_ended(one) for one in started))
 
 
 def test_a_server_of_somebody_else_is_refused(place):
