@@ -14,7 +14,7 @@ from typing import Any
 from framenest.errors import ConfigError, StoreError
 from framenest.evaluation.benchmarks import READERS
 from framenest.evaluation.lmms_eval.hook import REQUEST_FAILED
-from framenest.evaluation.lmms_eval.tasks import DURATIONS, NATIVE, TaskSettings
+from framenest.evaluation.lmms_eval.tasks import DURATIONS, NATIVE, TASKS, TaskSettings
 
 RESULT_FILES = "*_results.json"
 BUDGETS = ("max_num_frames", "num_frames", "nframes", "max_frames", "codec_target_canvas")
@@ -22,8 +22,6 @@ BUDGETS = ("max_num_frames", "num_frames", "nframes", "max_frames", "codec_targe
 MODELS = ("pretrained", "model_version", "model")
 """Names of the argument that is the model."""
 THINKING = ("enable_thinking", "enable_thinking_kwarg")
-THINKING_BY_DEFAULT = ("qwen3_5",)
-"""lmms-eval's models that think unless they are told not to."""
 METRICS: dict[str, dict[str, tuple[str, float]]] = {
     "videomme": {
         "Overall": ("videomme_perception_score", 1),
@@ -37,9 +35,15 @@ METRICS: dict[str, dict[str, tuple[str, float]]] = {
     "mlvu": {"MLVU": ("mlvu_percetion_score", 1)},  # lmms-eval's spelling
 }
 """Columns of the main table by benchmark: lmms-eval's name, and the factor that makes it percent."""
-QUESTIONS = {"videomme": 2700, "videomme-v2": 3200, "longvideobench": 1337}
-"""Questions of a benchmark. MLVU's two sets have the number that lmms-eval loaded."""
-QUESTIONS_OF_A_DURATION = 900
+QUESTIONS = {
+    "videomme": 2700,
+    **{f"videomme_{part}": 900 for part in DURATIONS},
+    "videomme_v2": 3200,
+    "longvideobench_val": 1337,
+    "mlvu_dev": 2174,
+    "mlvu_test": 502,
+}
+"""Questions of a task as lmms-eval loads them; of MLVU's dev set those with options."""
 DEFAULTS = {entry.name: entry.default for entry in fields(TaskSettings)[1:]} | {"version": None}
 """Of settings that somebody's own yaml leaves out."""
 
@@ -48,9 +52,9 @@ DEFAULTS = {entry.name: entry.default for entry in fields(TaskSettings)[1:]} | {
 class TaskRun:
     """One task of a result file.
 
-    scores: in percent, by column of the main table. answered, failed: questions with an answer, and requests
-    that failed, which lmms-eval scores as wrong. questions: how many there are. way: all else that defines
-    the run, by name.
+    scores: in percent, by column of the main table. answered, failed: questions with an answer, and those
+    that failed or were answered with nothing, which lmms-eval scores as wrong. questions: how many there are.
+    way: all else that defines the run, by name.
     """
 
     file: Path
@@ -93,7 +97,9 @@ def _read_runs(file: Path) -> Iterator[TaskRun]:
         raise ConfigError(f"{file}: not a result file of lmms-eval ({error!r})") from error
     model = next((str(arguments[name]) for name in MODELS if arguments.get(name)), str(config["model"]))
     said = [str(arguments[name]).lower() == "true" for name in THINKING if arguments.get(name) is not None]
-    thinking = any(said) if said else config["model"] in THINKING_BY_DEFAULT
+    local = "model_version" not in arguments  # a server's settings are not known
+    by_default = config["model"] == "qwen3_5" or (local and "qwen3.5" in model.lower())
+    thinking = any(said) if said else by_default
     others = {k: v for k, v in arguments.items() if k not in (*BUDGETS, *MODELS, *THINKING)}
     for task, numbers in results.items():
         settings = DEFAULTS | _settings(configs.get(task, {}).get("lmms_eval_specific_kwargs"))
@@ -105,33 +111,33 @@ def _read_runs(file: Path) -> Iterator[TaskRun]:
         if len(budgets) != 1:
             raise ConfigError(f"{file}: {task} names no single number of frames: {sorted(budgets)}")
         plain = {name.partition(",")[0]: value for name, value in numbers.items()}
-        part = next((part.capitalize() for part in DURATIONS if f"_videomme_{part}" in f"_{task}"), None)
+        named = [one.name for one in TASKS if one.benchmark == benchmark]
+        name = max((name for name in named if f"_{name}" in f"_{task}"), key=len, default=named[0])
+        part = name.rpartition("_")[2]
         scores = {
-            (part if part and column == "Overall" else column): factor * plain[metric]
+            (part.capitalize() if part in DURATIONS and column == "Overall" else column): factor
+            * plain[metric]
             for column, (metric, factor) in METRICS[benchmark].items()
             if isinstance(plain.get(metric), (int, float))
         }
-        answered, failed = _count_answers(file, task)
+        answered, failed = _count_answers(file, task, thinking)
         way = {"model": model, "backend": config["model"], "generation": config.get("gen_kwargs")}
         way |= {"lmms-eval": data.get("lmms_eval_version"), "framenest": settings["version"]}
-        way |= {name: settings[name] for name in ("prompt", "pairing", "frames_as")}
+        way |= {name: settings[name] for name in ("pairing", "frames_as")}
         if settings["scorer"]:
             way |= {name: settings[name] for name in ("scorer", "query")}
         if settings["selector"] != NATIVE:  # which may read a codec stream
             way["model arguments"] = ",".join(f"{name}={value}" for name, value in sorted(others.items()))
         if benchmark == "mlvu":
-            way["MLVU's set"] = "test" if "mlvu_test" in task else "dev"
-            questions = data["n-samples"][task]["original"]
-        else:
-            questions = QUESTIONS_OF_A_DURATION if part else QUESTIONS[benchmark]
+            way["MLVU's set"] = part
         yield TaskRun(
             file, task, model, thinking, settings["selector"], budgets.pop(), scores, answered, failed,
-            questions, {name: str(value) for name, value in way.items()},
+            QUESTIONS[name], {name: str(value) for name, value in way.items()},
         )  # fmt: skip
 
 
-def _count_answers(file: Path, task: str) -> tuple[int, int]:
-    """(questions with an answer, failed requests) in the samples of a task."""
+def _count_answers(file: Path, task: str, thinking: bool) -> tuple[int, int]:
+    """(questions with an answer, failed ones) of a task's samples. Thinking may end without an answer."""
     samples = file.with_name(f"{file.name.removesuffix('_results.json')}_samples_{task}.jsonl")
     try:
         lines = [json.loads(line) for line in samples.read_text(encoding="utf-8").splitlines()]
@@ -143,7 +149,7 @@ def _count_answers(file: Path, task: str) -> tuple[int, int]:
     texts = [
         str(answer[0]) if isinstance(answer, list) and answer else str(answer) for answer in answers.values()
     ]
-    failed = sum(text.startswith(REQUEST_FAILED) for text in texts)
+    failed = sum(text.startswith(REQUEST_FAILED) or not (thinking or text.strip()) for text in texts)
     return len(texts) - failed, failed
 
 

@@ -10,9 +10,9 @@ models, goes on where it was interrupted, and writes tables.md and tradeoff.png 
 RESULTS are result files of lmms-eval, or folders of these, with their files of samples beside them. All
 tables are printed; -o also writes them into a file. The paper's numbers are in benchmarks/paper.json.
 
-A score over fewer answers than its benchmark has questions is shown with their number, and is in no mean and
-no difference. All runs of a model must be alike but for selector and K. Behind ± is the standard error of a
-proportion; Video-MME-v2's Non-Lin. and MLVU's mean of types have none.
+Behind ± is the standard error of a proportion, which Video-MME-v2's Non-Lin. and MLVU's mean of types are
+not; in brackets the number of answers. A score over fewer answers than there are questions is in no mean and
+no difference. All runs of a model must be alike but for selector and K.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lmms_eval_results import RESULT_FILES, TaskRun, read_result_files
-from run_plan import run_plan
+from lmms_eval_results import TaskRun, read_result_files
+from run_plan import Plan, run_plan
 
-from framenest.errors import ConfigError
+from framenest.errors import ConfigError, FramenestError
 from framenest.evaluation.recall import REGIMES
 
 HERE = Path(__file__).parent
@@ -60,20 +60,22 @@ TITLES = {
 
 
 class Score(float):
-    """A score in percent. error: its standard error, if it is a proportion. note: how many answers it rests
-    on, if they are fewer than there are questions."""
+    """A score in percent. error: its standard error, if it is a proportion. whole: it rests on answers to all
+    questions. answers: how many these are, in words."""
 
     def __new__(cls, value: float, run: TaskRun, column: str) -> Score:
         score = super().__new__(cls, value)
-        whole = run.answered == run.questions
+        score.whole = run.answered == run.questions
         part = 3 if column in ("Short", "Medium", "Long") and "Overall" in run.scores else 1
-        score.note = "" if whole else f"{run.answered:,} of {run.questions:,}"
-        proportion = column not in ("Non-Lin.", "MLVU") and whole
+        more = f"{run.answered:,} of {run.questions:,}"
+        score.answers = f"{run.answered // part:,}" if score.whole else more
+        proportion = column not in ("Non-Lin.", "MLVU") and score.whole
         score.error = max(0.0, value * (100 - value) * part / run.answered) ** 0.5 if proportion else None
         return score
 
     error: float | None
-    note: str
+    whole: bool
+    answers: str
 
 
 Numbers = Sequence[float | None]
@@ -82,14 +84,14 @@ Numbers = Sequence[float | None]
 def cell(value: Any) -> str:
     """A number with two decimals, as in the paper; empty for None."""
     if isinstance(value, Score):
-        more = f" ({value.note})" if value.note else "" if value.error is None else f" ± {value.error:.2f}"
-        return f"{value:.2f}{more}"
+        error = "" if value.error is None else f" ± {value.error:.2f}"
+        return f"{value:.2f}{error} ({value.answers})"
     return "" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def whole(value: float | None) -> float | None:
     """None for a score over fewer answers than there are questions."""
-    return None if isinstance(value, Score) and value.note else value
+    return None if isinstance(value, Score) and not value.whole else value
 
 
 def refuse_mixed(runs: Sequence[TaskRun]) -> None:
@@ -375,15 +377,18 @@ def main(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     only = [name.strip() for name in given.only.split(",") if name.strip()]
     if given.run:
-        folder = run_plan(given.run, only, dry=given.dry_run, stop_after_estimate=given.estimate)
-        if folder is None:
+        plan = Plan(given.run, only, given.dry_run)
+        Own(plan.results())  # refuses two ways of running before a third
+        if not run_plan(plan, stop_after_estimate=given.estimate):
             return
-        given.results = [str(folder / "results")] if any(folder.rglob(RESULT_FILES)) else []
-        if (folder / "efficiency.json").exists():
-            given.efficiency, given.figure = str(folder / "efficiency.json"), str(folder / "tradeoff.png")
-        given.output = str(folder / "tables.md")
+        given.results = plan.results()
+        if (plan.folder / "efficiency.json").exists():
+            given.efficiency = str(plan.folder / "efficiency.json")
+            given.figure = str(plan.folder / "tradeoff.png")
+        given.output = str(plan.folder / "tables.md")
     own = Own(given.results, given.efficiency)
-    shown = {name: table for name, table in tables(own).items() if table and (not only or name in only)}
+    wanted = [*only, "runs"] if only else TITLES
+    shown = {name: table for name, table in tables(own).items() if table and name in wanted}
     page = "\n\n".join(f"## {TITLES[name]}\n\n{table}" for name, table in shown.items())
     print(page)
     if given.figure:
@@ -395,4 +400,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except FramenestError as error:
+        sys.exit(f"error: {error}")

@@ -21,7 +21,6 @@ import subprocess
 import sys
 import time
 import tomllib
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -29,36 +28,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lmms_eval_results import RESULT_FILES
+from lmms_eval_results import QUESTIONS, RESULT_FILES
 
 from framenest.errors import ConfigError
 from framenest.evaluation.lmms_eval.tasks import NATIVE, SELECTORS, TASKS, task_name
 from framenest.selectors import mec_config, needs_scorer
 
-QUESTIONS = {
-    "videomme": 2700,
-    "videomme_v2": 3200,
-    "longvideobench_val": 1337,
-    "mlvu_dev": 2174,
-    "mlvu_test": 502,
-}
-"""MLVU's dev set: its multiple-choice questions; both as lmms-eval loads them."""
 PROBES = 20
 PROBED = "videomme_long"
 """The task of the probes: an hour's video costs most, so estimates are upper bounds."""
 SERVER_PATIENCE_SECONDS = 3600
-KEYS = {
-    "folder",
-    "gpus",
-    "scorer",
-    "launch",
-    "options",
-    "models",
-    "servers",
-    "steps",
-    "include_path",
-    "prefix",
+NEEDED = {"folder", "gpus", "scorer", "launch", "steps"}
+KEYS = NEEDED | {"options", "models", "servers", "include_path", "prefix"}
+NEEDED_IN = {
+    "models": {"name", "arguments", "budget"},
+    "servers": {"command", "ready"},
+    "steps": {"table", "model", "benchmarks", "selectors", "budgets"},
 }
+"""Or a step has a command."""
 COUNTS = re.compile(r"framenest: (\d+) of \d+ answers are new, ([\d.]+) s of the model")
 Model = Mapping[str, Any]
 Planned = set[tuple[str, int, str, str]]
@@ -83,16 +70,18 @@ class Plan:
     """A plan's file. `only`: the tables wanted; all if empty."""
 
     def __init__(self, file: str, only: Sequence[str] = (), dry: bool = False) -> None:
-        self._data = tomllib.loads(Path(file).read_text(encoding="utf-8"))
-        unknown = set(self._data) - KEYS
-        if unknown:
-            raise ConfigError(f"{file}: unknown key {sorted(unknown)[0]!r}; choose from {sorted(KEYS)}")
+        try:
+            self._data = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{file}: cannot be read ({error})") from error
+        self._data = {"models": {}, "servers": {}, **self._data}
+        check(file, self._data)
         self.steps = [step for step in self._data["steps"] if not only or step["table"] in only]
         missing = set(only) - {step["table"] for step in self.steps}
         if missing:
             raise ConfigError(f"{file}: no step for the table {sorted(missing)[0]!r}")
         self.folder = Path(self._data["folder"])
-        self._dry = dry
+        self.dry = dry
         self._journal: dict[str, dict[str, Any]] = {}
         with suppress(FileNotFoundError):
             lines = (self.folder / "journal.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -107,8 +96,7 @@ class Plan:
 
     def runs(self, step: Mapping[str, Any], planned: Planned) -> Iterator[Run]:
         """The runs of a step without what is done or planned, which is added to."""
-        models = [step["model"]] if isinstance(step["model"], str) else step["model"]
-        for model in models:
+        for model in names_in(step, "model"):
             for budget in step["budgets"]:
                 tasks = []
                 for benchmark in step["benchmarks"]:
@@ -119,6 +107,10 @@ class Plan:
                             tasks.append((benchmark, selector))
                 if tasks:
                     yield Run(step["table"], model, budget, tuple(tasks))
+
+    def results(self) -> list[str]:
+        """The folder of lmms-eval's results, if it has any."""
+        return [str(self.folder / "results")] if self._result_files() else []
 
     @staticmethod
     def _serves(selector: str, budget: int) -> bool:
@@ -139,7 +131,10 @@ class Plan:
     # Commands.
 
     def prepare_command(self, tasks: Sequence[tuple[str, str]], budgets: Sequence[int], *more: str) -> str:
-        """Select frames, one process a GPU; every process must succeed."""
+        """Select frames, one process a GPU; every process must succeed.
+
+        One process alone comes first, since several would download a benchmark at the same time.
+        """
         chosen = [task for task in tasks if task[1] != NATIVE and needs_scorer(task[1])]
         if not chosen:
             return ""
@@ -150,7 +145,8 @@ class Plan:
         if more or gpus == 1:
             return base
         return (
-            f"pids=; for i in $(seq {gpus}); do CUDA_VISIBLE_DEVICES=$((i - 1)) {base} --part $i/{gpus} & "
+            f"{base} --limit 1 || exit 1; pids=; for i in $(seq {gpus}); do "
+            f"CUDA_VISIBLE_DEVICES=$((i - 1)) {base} --part $i/{gpus} & "
             'pids="$pids $!"; done; for pid in $pids; do wait $pid || exit 1; done'
         )
 
@@ -179,34 +175,40 @@ class Plan:
         ]  # fmt: skip
         return " ".join(word for word in words if word)
 
-    def do(self, command: str, **facts: Any) -> dict[str, Any]:
-        """Run a command unless the journal has it; its output goes to a file, and `facts` to the journal."""
-        if command in self._journal or not command:
+    def do(self, command: str, *, once: bool = True, **facts: Any) -> dict[str, Any]:
+        """Run a command; its output goes to a file.
+
+        once: unless the journal has it, and then note it there, with `facts`.
+        """
+        if not command or (once and command in self._journal):
             return self._journal.get(command, {})
         print(f"$ {command}", flush=True)
-        if self._dry:
+        if self.dry:
             return {}
         logs = self.folder / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         log = logs / f"{len(list(logs.iterdir())) + 1:03d}.txt"
-        start, before = time.monotonic(), self._results()
+        start, before = time.monotonic(), self._result_files()
         with log.open("wb") as file:
             file.write(f"$ {command}\n".encode())
             file.flush()
             with process_group(command, file) as process:
                 code = process.wait()
-        made = [json.loads(file.read_text())["results"] for file in self._results() - before]
+        made = [json.loads(file.read_text())["results"] for file in self._result_files() - before]
         missing = {self._task(*task) for task in facts.get("tasks", [])}.difference(*made)
         if code or missing:  # lmms-eval exits with 0 where it cannot load a model
-            tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+            lines = log.read_text(errors="replace").splitlines()
+            named = [line for line in lines if re.search("framenest: (?!.* are new)|error: ", line)]
+            tail = "\n".join(dict.fromkeys([*named[-5:], *lines[-15:]]))  # which may be torchrun's alone
             raise StepFailed(
                 f"{tail}\nThe command failed; all of it is in {log}. `--run` again goes on from here."
             )
         entry = {"what": command, "seconds": round(time.monotonic() - start, 1), **facts, "log": str(log)}
-        self._note(entry)
+        if once:
+            self._note(entry)
         return entry
 
-    def _results(self) -> set[Path]:
+    def _result_files(self) -> set[Path]:
         return set((self.folder / "results").rglob(RESULT_FILES))
 
     def _note(self, entry: dict[str, Any]) -> None:
@@ -224,9 +226,13 @@ class Plan:
             return
         server = self._data["servers"][name]
         print(f"$ {server['command']} &", flush=True)
-        if self._dry:
+        if self.dry:
             yield
             return
+        if responds(server["ready"]):
+            raise StepFailed(
+                f"another server answers at {server['ready']}; end it, or change the plan's port"
+            )
         log = self.folder / "logs" / f"server-{name}.txt"
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as file, process_group(server["command"], file) as process:
@@ -245,21 +251,32 @@ class Plan:
         for step in self.steps:
             if "model" in step:
                 by_table.setdefault(step["table"], []).extend(self.runs(step, planned))
-        selections = {table: self._selection_hours(runs) for table, runs in by_table.items()}
-        everything = [run for runs in by_table.values() for run in runs]
+        selections = {table: self._selection_hours(table, runs) for table, runs in by_table.items()}
         prices: dict[str, dict[int, float]] = {}
-        for model in dict.fromkeys(run.model for run in everything):
-            own = [run for run in everything if run.model == model]
-            ends = sorted({min(run.budget for run in own), max(run.budget for run in own)})
+        for model in dict.fromkeys(run.model for runs in by_table.values() for run in runs):
+            probes = self._probes(model)
             self.do(self.model(model).get("setup", ""))
             with self.serving(self.model(model).get("server")):
-                prices[model] = {k: self._price(Run("probe", model, k, probed(own, k))) for k in ends}
+                prices[model] = {run.budget: self._price(run) for run in probes}
         lines = ["| Table | Answers | GPU hours, answers | GPU hours, selections |", "|---|---|---|---|"]
         for table, runs in by_table.items():
             answers = {run: sum(QUESTIONS[benchmark] for benchmark, _ in run.tasks) for run in runs}
             hours = sum(n * between(prices[run.model], run.budget) for run, n in answers.items()) / 3600
             lines.append(f"| {table} | {sum(answers.values()):,} | {hours:,.1f} | {selections[table]:,.1f} |")
         return "\n".join(lines)
+
+    def _probes(self, model: str) -> list[Run]:
+        """A model's smallest and largest budget, each with the first selector that serves it.
+
+        They do not depend on what is done, so a second start finds them in the journal.
+        """
+        first: dict[int, str] = {}
+        for step in self.steps:
+            for budget in step["budgets"] if model in names_in(step, "model") else []:
+                for selector in step["selectors"]:
+                    if self._serves(selector, budget):
+                        first.setdefault(budget, selector)
+        return [Run("probe", model, k, ((PROBED, first[k]),)) for k in sorted({min(first), max(first)})]
 
     def _price(self, run: Run) -> float:
         """GPU seconds of an answer of a probe."""
@@ -275,12 +292,13 @@ class Plan:
             self._note(entry)
         return float(entry["gpu_seconds"])
 
-    def _selection_hours(self, runs: Sequence[Run]) -> float:
+    def _selection_hours(self, table: str, runs: Sequence[Run]) -> float:
         """GPU hours for all selections of a table that no earlier one needs."""
+        budgets = [k for step in self.steps if step["table"] == table for k in step.get("budgets", [])]
         selectors = dict.fromkeys(selector for run in runs for _, selector in run.tasks)
         tasks = [(PROBED, selector) for selector in selectors]
         more = ("--limit", str(PROBES), "--json")
-        entry = self.do(self.prepare_command(tasks, [run.budget for run in runs], *more))
+        entry = self.do(self.prepare_command(tasks, budgets, *more))
         if not entry:
             return 0.0
         report = json.loads(Path(entry["log"]).read_text(errors="replace").strip().splitlines()[-1])
@@ -298,7 +316,7 @@ class Plan:
                 continue
             runs = list(self.runs(step, planned))
             tasks = list(dict.fromkeys(task for run in runs for task in run.tasks))
-            self.do(self.prepare_command(tasks, step["budgets"]))
+            self.do(self.prepare_command(tasks, step["budgets"]), once=False)
             for model in dict.fromkeys(run.model for run in runs):
                 self.do(self.model(model).get("setup", ""))
                 with self.serving(self.model(model).get("server")):
@@ -325,9 +343,30 @@ def process_group(command: str, output: BinaryIO) -> Iterator[subprocess.Popen[b
         process.wait()
 
 
-def probed(runs: Sequence[Run], budget: int) -> tuple[tuple[str, str], ...]:
-    """The task of a probe: the first selector of a model's runs at this budget."""
-    return ((PROBED, next(run.tasks[0][1] for run in runs if run.budget == budget)),)
+def names_in(step: Mapping[str, Any], key: str) -> list[str]:
+    """A step's names under a key: one, several or none."""
+    names = step.get(key, [])
+    return [names] if isinstance(names, str) else names
+
+
+def check(file: str, data: Mapping[str, Any]) -> None:
+    """ConfigError for what a plan lacks, or names and does not have."""
+    for key in sorted(set(data) - KEYS):
+        raise ConfigError(f"{file}: unknown key {key!r}; choose from {sorted(KEYS)}")
+    for key in sorted(NEEDED - set(data)):
+        raise ConfigError(f"{file}: has no {key!r}")
+    steps = {f"step {number}": step for number, step in enumerate(data["steps"], 1)}
+    known = {"model": data["models"], "server": data["servers"], "benchmarks": QUESTIONS}
+    for kind, entries in {**data, "steps": steps}.items():
+        for name, entry in entries.items() if kind in NEEDED_IN else []:
+            needed = {"table"} if kind == "steps" and "command" in entry else NEEDED_IN[kind]
+            for key in sorted(needed - set(entry)):
+                raise ConfigError(f"{file}: {name} has no {key!r}")
+            for key, names in known.items():
+                for unknown in sorted(set(names_in(entry, key)) - set(names)):
+                    raise ConfigError(
+                        f"{file}: {name} has the {key} {unknown!r}; choose from {', '.join(names)}"
+                    )
 
 
 def between(prices: Mapping[int, float], budget: int) -> float:
@@ -346,23 +385,32 @@ def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     while time.monotonic() < end:
         if process.poll() is not None:
             raise StepFailed(f"the server ended with {process.returncode}; its output is in {log}")
-        with suppress(urllib.error.URLError, ConnectionError, TimeoutError):
-            urllib.request.urlopen(url, timeout=10).close()
+        if responds(url):
             return
         time.sleep(1)
     raise StepFailed(f"the server does not answer at {url}; its output is in {log}")
 
 
-def run_plan(file: str, only: Sequence[str], *, dry: bool, stop_after_estimate: bool) -> Path | None:
-    """Run a plan; returns its folder, None if nothing ran."""
-    plan = Plan(file, only, dry)
+def responds(url: str) -> bool:
+    """Whether a server answers at an address, and not with an error."""
+    with suppress(OSError):
+        urllib.request.urlopen(url, timeout=10).close()
+        return True
+    return False
+
+
+def run_plan(plan: Plan, *, stop_after_estimate: bool) -> bool:
+    """Run a plan; whether anything but probes ran."""
+    for number in (signal.SIGTERM, signal.SIGHUP):  # so that servers and ranks end, too
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, lambda *_: sys.exit("ended by a signal"))
     hours = plan.estimate()
-    if not dry:
+    if not plan.dry:
         print(
             f"At most, from {PROBES} answers about the longest videos, for what is not done yet:\n\n{hours}\n"
         )
     if stop_after_estimate:
-        return None
+        return False
     sys.stdout.flush()
     plan.run()
-    return None if dry else plan.folder
+    return not plan.dry

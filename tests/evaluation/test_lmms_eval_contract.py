@@ -213,15 +213,6 @@ def test_messages_are_a_manifest_and_the_papers_prompt(fake_vision_process, monk
     assert VideoManifest.read(other["content"][0]["url"]).text == "What is last?"
 
 
-def test_the_prompt_may_be_lmms_evals_own(monkeypatch, clip):
-    kwargs = task_kwargs(monkeypatch, clip, selector="native", prompt="lmms-eval")
-    (message,) = tasks.messages(ROW, kwargs)
-    asked = message["content"][1]["text"]
-    assert asked.startswith("Select the best answer to the following multiple-choice question based on the ")
-    assert asked.endswith(f"\nWhat is last?\nA. One\nB. Two\nC. Three\nD. Four\n\n{DIRECTLY}")
-    assert tasks.text(ROW, kwargs) == asked
-
-
 def test_native_is_the_models_own_reading_with_the_same_prompt(monkeypatch, clip):
     (message,) = tasks.messages(ROW, task_kwargs(monkeypatch, clip, selector="native"))
     assert message["content"][0] == {"type": "video", "url": str(clip)}
@@ -293,7 +284,7 @@ def test_a_scorer_is_named(scorer):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"benchmark": "x"}, {"selecter": "mec"}, {"query": "options"}, {"selector": "best"}, {"prompt": "x"},
+    [{"benchmark": "x"}, {"selecter": "mec"}, {"query": "options"}, {"selector": "best"},
      {"frames_as": "images"}, {"pairing": "images"}, {"version": "0.0.1"}],
 )  # fmt: skip
 def test_wrong_settings_are_refused(wrong):
@@ -385,8 +376,16 @@ def response_cache(monkeypatch):
     return ResponseCache
 
 
+FAILURES = {
+    "f": "[LMMS_EVAL_REQUEST_FAILED after 5 retries] x",
+    "$": "[LMMS_EVAL_BUDGET_EXCEEDED]",
+    "?": 'Error: can only concatenate str (not "NoneType") to str',
+}
+
+
 class FakeModel:
-    """Answers in capitals; fails on "f", and changes the settings of its requests, as async_openai does."""
+    """Answers in capitals; fails on some letters, says nothing to "_", and changes the settings of its
+    requests, as async_openai does."""
 
     def __init__(self):
         self.calls = []
@@ -396,7 +395,7 @@ class FakeModel:
         for one in requests:
             one.args[1]["temperature"] = 0
         names = [one.args[0] for one in requests]
-        return [f"{hook.REQUEST_FAILED} after 5 retries] x" if n == "f" else n.upper() for n in names]
+        return [FAILURES.get(name, name.strip("_").upper()) for name in names]
 
 
 def asked(names, task="framenest_videomme"):
@@ -418,12 +417,25 @@ def test_answers_are_stored_in_steps_under_the_name_of_the_command(response_cach
     assert os.environ["LMMS_CACHE_RUN_ID"] != run
 
 
-def test_a_failed_request_ends_the_run_and_its_step_is_not_stored(response_cache):
+@pytest.mark.parametrize("kind", list(FAILURES))
+def test_a_failed_request_ends_the_run_and_its_step_is_not_stored(response_cache, kind):
     hook.store_answers_in_steps()
     answers = response_cache()
-    with pytest.raises(SystemExit, match=r"framenest: 1 of 2 requests failed: \[LMMS_EVAL_REQUEST_FAILED"):
-        answers.execute(FakeModel(), "generate_until", asked("abfc"))
+    with pytest.raises(SystemExit) as ended:
+        answers.execute(FakeModel(), "generate_until", asked(f"ab{kind}c"))
+    assert str(ended.value) == f"framenest: 1 of 2 requests failed: {FAILURES[kind]}"
     assert answers.stored == ["A", "B"]
+
+
+def test_a_whole_step_of_empty_answers_ends_the_run(response_cache):
+    """internvl_hf answers "" to whatever it cannot compute, out of memory for example."""
+    hook.store_answers_in_steps()
+    answers = response_cache()
+    some = ["A", "", "B", "C", ""]  # of a last step that is no whole one, too
+    assert answers.execute(FakeModel(), "generate_until", asked("a_bc_")) == some
+    with pytest.raises(SystemExit, match="framenest: 2 empty answers in a row"):
+        answers.execute(FakeModel(), "generate_until", asked("ab__c"))
+    assert answers.stored == [*some, "A", "B"]
 
 
 def test_other_tasks_are_left_alone(response_cache, monkeypatch):

@@ -94,7 +94,8 @@ def environment(folder):
     return os.environ | {
         "HF_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1", "FRAMENEST_CACHE": str(folder / "cache"),
         "CUDA_VISIBLE_DEVICES": "", "TOKENIZERS_PARALLELISM": "false", "OPENAI_API_KEY": "none",
-        "ACCELERATE_USE_CPU": "true", "PYTHONPATH": str(Path(LAUNCHER).parent),
+        "ACCELERATE_USE_CPU": "true",
+        "PYTHONPATH": os.pathsep.join([str(Path(LAUNCHER).parent), *filter(None, [os.getenv("PYTHONPATH")])]),
     }  # fmt: skip
 
 
@@ -142,6 +143,24 @@ def test_prepared_selections_are_not_made_again(place):
     assert sum(parts) == again["present"]
     few = prepared(place, TOYS, "--limit", "1")
     assert few["present"] == 5
+
+
+def test_a_video_that_lmms_eval_does_not_find_is_named_and_the_others_are_selected(place, tmp_path):
+    """Its own functions end the process."""
+    rows = toy_benchmarks.mlvu()
+    rows[0]["video_name"] = "gone.mp4"
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    toy = (place / "tasks" / "toy_framenest_mlvu_dev_wfs_sb.yaml").read_text()
+    toy = toy.replace(str(place / "home" / "mlvu.json"), str(tmp_path / "rows.json"))
+    (tmp_path / "toy.yaml").write_text(toy)
+    done = command(
+        place, LAUNCHER, "framenest", "lmms-eval", "prepare", "toy_framenest_mlvu_dev_wfs_sb",
+        "--include-path", str(tmp_path), "--budgets", "4", check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if "error: " in line]
+    assert "gone.mp4 does not exist" in line
+    assert "1 videos: 0 selections made in 0.00 hours, 1 were there, 1 videos failed" in done.stdout
 
 
 def test_two_budgets(place, runs, capsys):
@@ -306,7 +325,7 @@ def test_all_tasks_are_known_by_name(place):
         "print([t for t in TaskManager(include_path=sys.argv[1]).all_tasks if t.startswith('framenest_')])"
     )
     folder = command(place, "-m", "framenest", "lmms-eval", "tasks", "--scorer", "tags").stdout.strip()
-    names = command(place, "-m", "framenest", "lmms-eval", "tasks", "--list").stdout.split()
+    names = [file.stem for file in Path(folder).glob("*.yaml")]
     known = command(
         place, "-c", f"import without_gpu as w; w.declare_torchvision_operators(); {code}", folder
     ).stdout

@@ -30,11 +30,20 @@ def script(monkeypatch):
     return lambda name: runpy.run_path(str(BENCHMARKS / f"{name}.py"))
 
 
-QUESTIONS = {"videomme": 2700, "videomme-v2": 3200, "longvideobench": 1337, "mlvu": 7}
+QUESTIONS = {"videomme": 2700, "videomme-v2": 3200, "longvideobench": 1337, "mlvu": 2174}
 
 
 def lmms_eval_file(
-    path, budget, tasks, *, model="Qwen/Qwen3.5-9B", more="enable_thinking=False", left=0, failed=0
+    path,
+    budget,
+    tasks,
+    *,
+    name="qwen3_5",
+    model="pretrained=Qwen/Qwen3.5-9B",
+    more="enable_thinking=False",
+    left=0,
+    failed=0,
+    failure="[LMMS_EVAL_REQUEST_FAILED after 5 retries] Connection error.",
 ):
     """Results and samples as lmms-eval 0.7.3 writes them, as far as they are read.
 
@@ -48,16 +57,15 @@ def lmms_eval_file(
                 "video_of": "…", "framenest": {"selector": "mec", "scorer": "blip2", **settings}}}}
             for name, (settings, _) in tasks.items()
         },
-        "n-samples": {name: {"original": QUESTIONS["mlvu"], "effective": 1} for name in tasks},
-        "config": {"model": "qwen3_5", "model_args": f"pretrained={model},max_num_frames={budget},{more}"},
+        "config": {"model": name, "model_args": f"{model},max_num_frames={budget},{more}"},
     }))  # fmt: skip
     for name, (settings, _) in tasks.items():
         count = QUESTIONS.get(settings.get("benchmark"), 0)
         count = 900 if re.search("_(short|medium|long)(_|$)", name) else count
+        count = 502 if "mlvu_test" in name else count
         lines = [json.dumps({"doc_id": i, "filtered_resps": "A"}) for i in range(count - left)]
         for place in range(failed):
-            error = "[LMMS_EVAL_REQUEST_FAILED after 5 retries] Connection error."
-            lines[place] = json.dumps({"doc_id": place, "filtered_resps": [error]})
+            lines[place] = json.dumps({"doc_id": place, "filtered_resps": [failure]})
         lines += lines[:1]  # processes of several GPUs may repeat a question
         samples = path.with_name(path.name.replace("_results.json", f"_samples_{name}.jsonl"))
         samples.write_text("\n".join(lines) + "\n")
@@ -144,42 +152,64 @@ def test_ablations_horizons_thinking_and_other_models_by_their_tasks(script, tmp
             thinking = tmp_path / f"t{name}{k}/20261101_results.json"
             lmms_eval_file(thinking, k, task, more="enable_thinking=True")
             intern = tmp_path / f"i{name}{k}/20261101_results.json"
-            lmms_eval_file(intern, k, task, model="InternVL3_5-8B-Instruct-HF")
+            lmms_eval_file(intern, k, task, model="pretrained=InternVL3_5-8B-Instruct-HF")
     module = script("reproduce")
     made = module["tables"](module["Own"]([str(tmp_path)]))
     assert "|  | yours | 82.00 | 118.00 | 262.00 | 154.00 |" in made["ablation"]
     assert "|  | difference | +17.74 | +48.06 | +188.09 | +84.63 |" in made["ablation"]
     assert "|  | yours | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 |" in made["thinking"]
-    assert "| LongVideoBench, mec, yours |" + " 62.00 ± 1.33 |" * 5 in made["internvl"]
+    assert "| LongVideoBench, mec, yours |" + " 62.00 ± 1.33 (1,337) |" * 5 in made["internvl"]
     assert "yours | 60" not in made["main"]
 
 
-MAIN = (
-    "|  |  | yours | 1.00 ± 0.33 | 2.00 ± 0.47 | 3.00 ± 0.57 | {} | 5.00 | 6.00 ± 0.42 | 7.00 ± 0.70 | 8.00 |"
-)
+def main_row(*cells):
+    counts = (*["900"] * 3, "2,700", "3,200", "3,200", "1,337", "2,174")
+    shown = (cell if "(" in cell else f"{cell} ({count})" for cell, count in zip(cells, counts, strict=True))
+    return f"| yours | {' | '.join(shown)} |"
 
 
-def test_scores_have_the_standard_error_of_a_proportion(script, tmp_path):
+def test_scores_have_the_number_of_answers_and_the_standard_error_of_a_proportion(script, tmp_path):
     """Of all 2,700 questions, or of the 900 of a duration; none where a score is no proportion."""
     for k in (8, 16):
         lmms_eval_file(tmp_path / f"{k}/1_results.json", k, tasks_of("mec", [50.0] * 8))
     module = script("reproduce")
     made = module["tables"](module["Own"]([str(tmp_path)]))["main"]
     part, whole, v2, lvb = "50.00 ± 1.67", "50.00 ± 0.96", "50.00 ± 0.88", "50.00 ± 1.37"
-    assert made.count(f"| yours | {part} | {part} | {part} | {whole} | 50.00 | {v2} | {lvb} | 50.00 |") == 2
+    assert made.count(main_row(part, part, part, whole, "50.00", v2, lvb, "50.00")) == 2
 
 
-def test_qwen3_5_thinks_unless_it_is_told_not_to(script, tmp_path):
-    for number, more in enumerate(("x=1", "enable_thinking=False", "enable_thinking=True")):
-        task = {"framenest_videomme": ({"benchmark": "videomme"}, {"videomme_perception_score,none": 50.0})}
-        lmms_eval_file(tmp_path / f"{number}_results.json", 8, task, more=more)
-    runs = script("lmms_eval_results")["read_result_files"](tmp_path)
-    assert [run.thinking for run in runs] == [True, False, True]
+@pytest.mark.parametrize(
+    ("name", "model", "more", "thinks"),
+    [
+        ("qwen3_5", "pretrained=Qwen/Qwen3.5-9B", "x=1", True),
+        ("qwen3_5", "pretrained=Qwen/Qwen3.5-9B", "enable_thinking=False", False),
+        ("qwen3_5", "pretrained=Qwen/Qwen3.5-9B", "enable_thinking=True", True),
+        ("qwen3_5", "pretrained=/models/mine", "x=1", True),
+        ("qwen3_vl", "pretrained=/models/qwen3.5-9b", "x=1", True),
+        ("qwen3_vl", "pretrained=Qwen/Qwen3-VL-8B", "x=1", False),
+        ("vllm", "model=Qwen/Qwen3.5-9B", "x=1", True),
+        ("async_openai", "model_version=Qwen/Qwen3.5-9B", "x=1", False),  # the server's setting
+    ],
+)
+def test_qwen3_5_thinks_unless_it_is_told_not_to(script, tmp_path, name, model, more, thinks):
+    task = {"framenest_videomme": ({"benchmark": "videomme"}, {"videomme_perception_score,none": 50.0})}
+    lmms_eval_file(tmp_path / "1_results.json", 8, task, name=name, model=model, more=more)
+    (run,) = script("lmms_eval_results")["read_result_files"](tmp_path)
+    assert run.thinking == thinks
 
 
-@pytest.mark.parametrize("kind", [{"left": 700}, {"failed": 700}, {"left": 600, "failed": 100}])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"left": 700},
+        {"failed": 700},
+        {"left": 600, "failed": 100},
+        {"failed": 700, "failure": ""},
+        {"failed": 700, "failure": 'Error: can only concatenate str (not "NoneType") to str'},
+    ],
+)
 def test_a_score_over_fewer_answers_is_marked_and_in_no_mean(script, tmp_path, kind):
-    """`--limit`, and requests that failed, which lmms-eval scores as wrong answers."""
+    """`--limit`, and requests that failed or were answered with nothing, which lmms-eval scores as wrong."""
     scores = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
     for k in (8, 16, 32, 64, 128, 256):
         tasks = tasks_of("mec", scores)
@@ -187,7 +217,9 @@ def test_a_score_over_fewer_answers_is_marked_and_in_no_mean(script, tmp_path, k
     part = {name: task for name, task in tasks_of("mec", scores).items() if name == "framenest_videomme"}
     module = script("reproduce")
     made = module["tables"](module["Own"]([str(tmp_path)]))
-    assert made["main"].count(MAIN.format("4.00 ± 0.38")) == 6
+    row = main_row("1.00 ± 0.33", "2.00 ± 0.47", "3.00 ± 0.57", "4.00 ± 0.38", "5.00", "6.00 ± 0.42",
+                   "7.00 ± 0.70", "8.00")  # fmt: skip
+    assert made["main"].count(row) == 6
     assert "|  | yours | 4.00 | 4.00 | 4.00 | 4.00 |" in made["ablation"]
 
     lmms_eval_file(tmp_path / "partial/2_results.json", 8, part, **kind)  # a complete run comes before it
@@ -208,21 +240,37 @@ def test_a_score_over_fewer_answers_is_marked_and_in_no_mean(script, tmp_path, k
     [
         ({"scorer": "tags"}, {}, "scorer is 'blip2' in .* and 'tags' in "),
         ({"query": "question+options"}, {}, "query is 'question' in .* and 'question.options' in "),
-        ({"prompt": "lmms-eval"}, {}, "prompt is 'paper' in "),
         ({"pairing": "auto"}, {}, "pairing is 'pairs' in "),
         ({"version": "0.0.2"}, {}, "framenest is '0.0.1' in "),
         ({}, {"more": "enable_thinking=False,max_pixels=4096"}, "model arguments is '' in "),
-        ({}, {"model": "somebody/Qwen3.5-9B-AWQ"}, "model is 'Qwen/Qwen3.5-9B' in "),
+        ({}, {"model": "pretrained=somebody/Qwen3.5-9B-AWQ"}, "model is 'Qwen/Qwen3.5-9B' in "),
     ],
 )
 def test_two_ways_of_running_are_refused(script, tmp_path, changed, more, said):
-    common = {"prompt": "paper", "pairing": "pairs", "query": "question", "version": "0.0.1"}
+    common = {"pairing": "pairs", "query": "question", "version": "0.0.1"}
     for number, (own, options) in enumerate([({}, {}), (changed, more)], 1):
         tasks = {name: ({**common, **settings, **own}, scores)
                  for name, (settings, scores) in tasks_of("mec", [50.0] * 8).items()}  # fmt: skip
         lmms_eval_file(tmp_path / f"{number}_results.json", 8 * number, tasks, **options)
     with pytest.raises(ConfigError, match=said):
         script("reproduce")["Own"]([str(tmp_path)])
+
+
+def test_thinking_that_ends_without_an_answer_is_no_failure(script, tmp_path):
+    task = {"framenest_videomme": ({"benchmark": "videomme"}, {"videomme_perception_score,none": 50.0})}
+    lmms_eval_file(tmp_path / "1_results.json", 8, task, more="enable_thinking=True", failed=3, failure=" ")
+    (run,) = script("lmms_eval_results")["read_result_files"](tmp_path)
+    assert (run.answered, run.failed) == (2700, 0)
+
+
+@pytest.mark.parametrize(("name", "whole"), [("mlvu_dev", 2174), ("mlvu_test_aks", 502)])
+def test_each_set_of_mlvu_has_its_number_of_questions(script, tmp_path, name, whole):
+    """Not the number that lmms-eval has loaded, of a part for example."""
+    task = {f"framenest_{name}": ({"benchmark": "mlvu"}, {"mlvu_percetion_score,none": 50.0})}
+    for left in (0, 100):
+        lmms_eval_file(tmp_path / f"{left}_results.json", 8, task, left=left)
+    found = script("lmms_eval_results")["read_result_files"](tmp_path)
+    assert [(run.answered, run.questions) for run in found] == [(whole, whole), (whole - 100, whole)]
 
 
 def test_both_sets_of_mlvu_and_scores_that_contradict_are_refused(script, tmp_path):

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from framenest.errors import BudgetError
-from framenest.evaluation.selection_cache import NotSelected, SelectionCache
+from framenest.errors import BudgetError, StoreError
+from framenest.evaluation.selection_cache import SelectionCache
+from framenest.models import CATALOGUE
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_all_budgets_are_selected_at_once(clip, table):
 def test_reading_selects_nothing_that_takes_a_scorer(clip, table, selector):
     cache = SelectionCache(table)
     cache.select(str(clip), "What is last?", "aks", [4])
-    with pytest.raises(NotSelected, match=f"no selection by {selector} with 8 frames for 'What is last"):
+    with pytest.raises(StoreError, match=f"no selection by {selector} with 8 frames for 'What is last"):
         cache.prefix(str(clip), "What is last?", selector, 8)
     assert cache.misses == 1
 
@@ -65,6 +66,18 @@ def test_other_questions_settings_and_scores_are_other_selections(clip, table, t
     changed = SelectionCache(table)
     changed.select(str(clip), "a", "mec", [4])
     assert changed.misses == 1
+
+
+def test_a_package_that_reads_the_screen_matters_only_where_it_is_read(clip, table, monkeypatch):
+    """The paper's rule reads nothing; `residual` reads if the question asks for something written."""
+    made = []
+    for installed in (False, True):
+        monkeypatch.setattr(type(CATALOGUE["ocr"]), "installed", lambda _, here=installed: here)
+        cache = SelectionCache(table)
+        for selector in ("mec", "mec:no-zoom", "mec:residual"):
+            cache.select(str(clip), "What is last?", selector, [4])
+        made.append(cache.misses)
+    assert made == [3, 1]
 
 
 def test_other_weights_under_the_same_name_are_another_scorer(tmp_path):

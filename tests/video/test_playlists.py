@@ -90,6 +90,14 @@ def test_a_still_picture_or_a_pattern_of_names_is_no_video(tmp_path):
             open_video(tmp_path / name)
 
 
+def test_a_format_outside_the_list_is_named_with_pyav_15_too(tmp_path, monkeypatch):
+    """Where `av.error.ArgumentError` is called ValueError."""
+    Image.new("RGB", (64, 64)).save(tmp_path / "1.png")
+    monkeypatch.delattr("av.error.ArgumentError", raising=False)
+    with pytest.raises(VideoError, match="format that Framenest does not open"):
+        open_video(tmp_path / "1.png")
+
+
 def test_every_kind_of_file_that_counts_as_a_video_has_a_format_on_the_list(tmp_path):
     names = {name for format_ in CONTAINERS for name in format_.split(",")}
     assert not names & {"hls", "concat", "dash"}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
-from dataclasses import asdict, dataclass
+import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import rich_click as click
 from rich.markup import escape
@@ -23,17 +23,8 @@ from framenest.evaluation.grounded_questions import (
     Part,
     load_questions,
 )
-from framenest.evaluation.lmms_eval.preparation import part_of, task_manifests
 from framenest.evaluation.lmms_eval.preparation import prepare as run_preparation
-from framenest.evaluation.lmms_eval.tasks import (
-    SELECTORS,
-    TASKS,
-    FramesAs,
-    TaskPairing,
-    Wording,
-    task_name,
-    write_tasks,
-)
+from framenest.evaluation.lmms_eval.tasks import SELECTORS, FramesAs, TaskPairing, write_tasks
 from framenest.evaluation.recall import ablations as run_ablations
 from framenest.evaluation.recall import evaluate as measure_recall
 from framenest.progress import Bars
@@ -41,7 +32,6 @@ from framenest.session import Session
 
 Row = dict[str, Any]  # cells by column: numbers, strings, or None for an empty cell
 
-PROGRESS_SECONDS = 60  # between two lines of progress, at least
 JSON_FILE = option("Write all numbers here.", "--json")
 
 
@@ -54,14 +44,13 @@ class QuestionSet:
     part: Part = option("All questions, or a fixed half of them.", default="all")
     scorer: str = option("A name from `framenest models`, or noisy-truth:SNR for no model.", required=True)
 
-    def load(self, file: str) -> list[GroundedQuestion]:
-        """Load the questions."""
-        return load_questions(file, kind=self.kind, videos=self.videos, part=self.part)
-
-    def session(self, scoring: ScorerConfig, common: opt.Common, bars: Bars) -> Session:
-        """Open a session with the scorer."""
+    def open(
+        self, file: str, scoring: ScorerConfig, common: opt.Common, bars: Bars
+    ) -> tuple[list[GroundedQuestion], Session]:
+        """The questions, and a session with the scorer."""
+        questions = load_questions(file, kind=self.kind, videos=self.videos, part=self.part)
         store = NoStore() if self.kind == "timeline" else common.cache
-        return Session(self.scorer, store=store, progress=bars, scoring=scoring)
+        return questions, Session(self.scorer, store=store, progress=bars, scoring=scoring)
 
 
 @click.group()
@@ -93,9 +82,8 @@ def recall(
       --json recall.json
     framenest evaluate recall qa.json --scorer noisy-truth:2
     """
-    entries = question_set.load(questions)
     with common.bars() as bars:
-        session = question_set.session(scoring, common, bars)
+        entries, session = question_set.open(questions, scoring, common, bars)
         measured = measure_recall(entries, selectors, budgets, session, seeds=seeds, progress=bars)
     result = {"scorer": question_set.scorer, "part": question_set.part, **measured}
     _print_recall(result)
@@ -110,9 +98,8 @@ def _print_recall(result: dict[str, Any]) -> None:
     rest: list[Row] = []
     for name, summary in selectors.items():
         whole, last = summary["all"], summary[budgets[-1]]
-        hit = {k: summary[k]["hit"] for k in budgets}
-        first_hit = whole["mean_first_hit"]
-        hits.append({"Selector": name, **hit, "mean": whole["objective"], "first hit": first_hit})
+        means = {"mean": whole["objective"], "first hit": whole["mean_first_hit"]}
+        hits.append({"Selector": name, **{k: summary[k]["hit"] for k in budgets}, **means})
         rest.append(
             {
                 "Selector": name,
@@ -128,9 +115,9 @@ def _print_recall(result: dict[str, Any]) -> None:
             }
         )
     out.print(f"[bold]hit@K[/] over {result['questions']} questions, scorer {escape(result['scorer'])}")
-    print_rows(hits)
+    _print_rows(hits)
     out.print(f"[dim]at K={budgets[-1]}, and per question for all budgets[/]")
-    print_rows(rest)
+    _print_rows(rest)
     labels = {"mec": "the paper's rule", f"mec:{DEFAULT_PRESET}": "the default of `rank`"}
     if named := "; ".join(f"{name} is {label}" for name, label in labels.items() if name in selectors):
         out.print(f"[dim]{named}[/]")
@@ -157,31 +144,23 @@ def ablations(
     \b
     framenest evaluate ablations qa.json --scorer tags
     """
-    entries = question_set.load(questions)
     with common.bars() as bars:
-        session = question_set.session(scoring, common, bars)
+        entries, session = question_set.open(questions, scoring, common, bars)
         measured = run_ablations(entries, session, progress=bars)
     for part in ("components", "schedules", "horizons"):
         out.print(f"[bold]Ablation {part}[/]")
-        print_rows(
-            [
-                {"Selector": name, **{column: 100 * value for column, value in row.items()}}
-                for name, row in measured[part].items()
-            ]
-        )
+        rows = measured[part].items()
+        _print_rows([{"Selector": name, **{k: 100 * v for k, v in row.items()}} for name, row in rows])
     _write_json(json_file, {"scorer": question_set.scorer, **measured})
 
 
-def print_rows(rows: list[Row]) -> None:
+def _print_rows(rows: list[Row]) -> None:
     """Print a table; all rows have the same columns."""
     grid = table(*rows[0], texts=["Selector"])
     for row in rows:
-        grid.add_row(*map(_cell, row.values()))
+        cells = (f"{value:.2f}" if isinstance(value, float) else value for value in row.values())
+        grid.add_row(*("–" if cell is None else str(cell) for cell in cells))
     print_table(grid)
-
-
-def _cell(value: Any) -> str:
-    return "–" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 @click.group("lmms-eval")
@@ -189,15 +168,32 @@ def lmms_eval() -> None:
     """Evaluate with lmms-eval on frames that Framenest selects."""
 
 
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _part(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if match is None or not 1 <= (number := int(match[1])) <= (parts := int(match[2])):
+        raise ValueError(f"{text!r} must be i/n, such as 1/8 for the first of eight")
+    return number, parts
+
+
+@dataclass(frozen=True)
+class TaskChoice:
+    """Which frames tasks show; for `tasks` and `prepare`."""
+
+    scorer: str | None = option("A name from `framenest models`; not auto, so that results say which.")
+    selectors: Annotated[list[str], opt.Parsed("NAME,…", _names)] = option(
+        "One task of each benchmark for each.", default=",".join(SELECTORS)
+    )
+    query: RelevanceText = option("Text to score frames against.", default="question")
+
+
 @command(lmms_eval)
 def tasks(
     *,
-    selectors: str = option(
-        "One task of each benchmark for each.", default=",".join(SELECTORS), metavar="NAME,…"
-    ),
-    scorer: str | None = option("A name from `framenest models`; not auto, so that results say which."),
-    query: RelevanceText = option("Text to score frames against.", default="question"),
-    prompt: Wording = option("The paper's prompt, or that of lmms-eval's own task.", default="paper"),
+    choice: TaskChoice,
     pairing: TaskPairing = option(
         "Qwen3-VL and Qwen3.5 fuse two frames. pairs: always, as in the paper. auto: only frames less than "
         "2 s apart. duplicate: never.",
@@ -208,7 +204,6 @@ def tasks(
         default="video",
     ),
     frames: int = option("Frames in the message, for --frames-as frames and images.", "-k", default=0),
-    list_names: bool = option("Print the names of the tasks instead.", "--list"),
     common: opt.Common,
 ) -> None:
     """Write the task files, and print their folder for --include_path.
@@ -222,21 +217,7 @@ def tasks(
       --include_path $(framenest lmms-eval tasks --scorer blip2) \\
       --tasks framenest_videomme --log_samples --use_cache cache/
     """
-    names = [name.strip() for name in selectors.split(",") if name.strip()]
-    if list_names:
-        for name in sorted(task_name(task, selector) for task in TASKS for selector in names):
-            say(name)
-        return
-    folder = write_tasks(
-        common.local,
-        names,
-        scorer=scorer,
-        query=query,
-        prompt=prompt,
-        pairing=pairing,
-        frames_as=frames_as,
-        frames=frames,
-    )
+    folder = write_tasks(common.local, **vars(choice), pairing=pairing, frames_as=frames_as, frames=frames)
     say(str(folder))
 
 
@@ -244,14 +225,14 @@ def tasks(
 def prepare(
     names: tuple[str, ...] = argument(nargs=-1, required=True, metavar="TASK…"),
     *,
-    scorer: str | None = option("As for `tasks`."),
-    selectors: str = option("As for `tasks`.", default=",".join(SELECTORS), metavar="NAME,…"),
-    query: RelevanceText = option("As for `tasks`.", default="question"),
+    choice: TaskChoice,
     include_path: opt.Folder | None = option(
         "Folder of your own task files that include ours, in place of the three options above."
     ),
     budgets: opt.Budgets = option("Numbers of frames; MEC's rankings serve all.", required=True),
-    part: str = option("i/n: every n-th video, beginning with the i-th; for n processes.", default="1/1"),
+    part: Annotated[tuple[int, int], opt.Parsed("I/N", _part)] = option(
+        "Every N-th video, beginning with the I-th; for N processes.", default="1/1"
+    ),
     limit: opt.Count | None = option("Only so many questions of each task, as lmms-eval's --limit."),
     as_json: bool = option("Print counts and failures as JSON.", "--json"),
     common: opt.Common,
@@ -265,27 +246,17 @@ def prepare(
     framenest lmms-eval prepare framenest_videomme --scorer blip2 \\
       --budgets 8,16,32,64,128,256 --part 1/8
     """
-    folder = include_path or write_tasks(common.local, selectors.split(","), scorer=scorer, query=query)
-    manifests = part_of(task_manifests(names, Path(folder), limit), part)
-    start = told = time.monotonic()
-
-    def tell(done: int, total: int) -> None:
-        nonlocal told
-        if done and time.monotonic() - told >= PROGRESS_SECONDS:
-            told = time.monotonic()
-            hours = (told - start) / done * (total - done) / 3600
-            note(f"{done:,} of {total:,} videos, about {hours:.1f} hours left")
-
-    parts = int(part.partition("/")[2])
-    report = run_preparation(manifests, budgets, processes=parts, progress=tell)
-    for video, question, reason in report.failures:
-        fail(f"{video}: {question}: {reason}")
+    folder = Path(include_path) if include_path else write_tasks(common.local, **vars(choice))
+    report = run_preparation(names, folder, budgets, part=part, limit=limit, tell=note)
+    for line in report["failures"]:
+        fail(line)
     if as_json:
-        print_json(asdict(report))
+        print_json(report)
     else:
         say(
-            f"{report.videos:,} videos: {report.selected:,} selections made in {report.seconds / 3600:.2f} "
-            f"hours, {report.present:,} were there, {len(report.failures):,} failed"
+            f"{report['videos']:,} videos: {report['selected']:,} selections made in "
+            f"{report['seconds'] / 3600:.2f} hours, {report['present']:,} were there, "
+            f"{len(report['failures']):,} videos failed"
         )
-    if report.failures:
+    if report["failures"]:
         raise SystemExit(1)

@@ -46,9 +46,7 @@ def _mlvu(row: Row) -> BenchmarkQuestion:
     first = re.search(r"^[ \t]*\([A-J]\)", asked, re.M)
     if first is None:
         raise ValueError(f"no options (A), (B), … in the question {asked!r}")
-    return BenchmarkQuestion(
-        asked[: first.start()].strip(), asked, asked if asked.endswith("\n") else asked + "\n"
-    )
+    return BenchmarkQuestion(asked[: first.start()].strip(), asked, asked.removesuffix("\n") + "\n")
 
 
 READERS: dict[str, Callable[[Row], BenchmarkQuestion]] = {

@@ -107,14 +107,14 @@ class GroundedQuestion:
 
 
 def load_questions(
-    path: str | Path, *, kind: str | None = None, videos: str | Path | None = None, part: Part = "all"
+    path: str | Path, *, kind: str = "framenest", videos: str | Path | None = None, part: Part = "all"
 ) -> list[GroundedQuestion]:
     """Read a question set.
 
     Args:
         path: JSON, JSON lines, CSV or Parquet.
-        kind: The file's format, one of QUESTION_READERS; by default "framenest", with rows {"video",
-            "question", "intervals": [[start, end], …]} in seconds.
+        kind: The file's format, one of QUESTION_READERS. "framenest" has rows {"video", "question",
+            "intervals": [[start, end], …]} in seconds.
         videos: The folder of the videos; by default that of the file.
         part: "tune" or "report" for a fixed half of the questions, chosen by the names in the file.
 
@@ -130,7 +130,7 @@ def load_questions(
     >>> load_questions("qvh.jsonl", kind="qvhighlights", videos="videos")[0].intervals
     ((6.0, 8.0),)
     """
-    file, kind = Path(path), kind or "framenest"
+    file = Path(path)
     if kind not in QUESTION_READERS:
         raise ConfigError(f"there is no question format {kind!r}; choose from {', '.join(QUESTION_READERS)}")
     folder = Path(videos) if videos is not None else file.parent

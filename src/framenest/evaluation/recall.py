@@ -131,7 +131,6 @@ def summarise(outcomes: Sequence[RecallOutcome], seeds: int = 1) -> dict[str, An
             if all(k in hits for k in group)
         },
         "mean_first_hit": _mean(ranks) if ranked else None,
-        "found": len(ranks) / len(outcomes) if ranked else None,
         "candidates": _mean([outcome.candidates for outcome in outcomes]),
     }
     return summary
@@ -265,7 +264,6 @@ def _judge(
             "redundancy": None if nearest is None else float(nearest.mean()),
             "near_duplicates": None if nearest is None else near_duplicates(nearest),
             "nesting": nesting(half.frames, prefix.frames) if half is not None and len(half) else None,
-            "frames": float(len(prefix)),
         }
     *_, largest = selection.prefixes.values()
     if largest.ranks is not None:

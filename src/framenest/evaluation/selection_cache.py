@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,10 @@ from framenest.method.prefix import Prefix
 from framenest.method.ranking import RANKING_FORMAT, Ranking
 from framenest.models import CATALOGUE
 from framenest.scorers import identity
-from framenest.selectors import FILE, load_selector, mec_config, needs_scorer
+from framenest.selectors import FILE, check_selector, load_selector, mec_config, needs_scorer
 from framenest.selectors.built_in import MecSelector
 from framenest.selectors.selection import Selection, load_result
 from framenest.session import Session
-
-
-class NotSelected(StoreError):
-    """A selection that must be in the cache is not there."""
 
 
 class SelectionCache:
@@ -45,25 +40,24 @@ class SelectionCache:
 
     def __init__(self, scorer: str | None, memory: int | None = None) -> None:
         self.misses = 0
-        self._name = scorer
         self._session = Session(scorer, progress=False, memory=memory)
         self._local = local_directory(self._session.store)
         self._video = ""
-
-    @cached_property
-    def scorer(self) -> str | None:
+        self.scorer = None if scorer is None else identity(scorer, self._local)
         """The scorer's name and the revision of its weights."""
-        return None if self._name is None else identity(self._name, self._local, "")
 
-    def prefix(self, video: str, text: str, selector: str, budget: int) -> Prefix:
+    def prefix(self, video: str, text: str, selector: str, budget: int, prepare: str = "…") -> Prefix:
         """The frames that a selector chooses for a text at a budget.
 
-        NotSelected if the selector needs a scorer, and `select` was not called before.
+        StoreError if it needs a scorer and `select` was not called before; `prepare` is the command for that.
         """
         result = self._cached(video, text, selector)
         if result is None or not _serves(result, budget):
             if needs_scorer(selector):
-                raise NotSelected(f"{video}: no selection by {selector} with {budget} frames for {text!r}")
+                raise StoreError(
+                    f"{video}: no selection by {selector} with {budget} frames for {text!r}; "
+                    f"run: {prepare} --budgets {budget}"
+                )
             result = self.select(video, text, selector, [budget])
         prefix = result.prefix(budget)
         prefix.must_hold_frames()
@@ -71,6 +65,7 @@ class SelectionCache:
 
     def select(self, video: str, text: str, selector: str, budgets: Sequence[int]) -> Ranking | Selection:
         """Make a ranking, or a selection with these budgets, unless it is in the cache."""
+        check_selector(selector, min(budgets))
         cached = self._cached(video, text, selector)
         missing = [k for k in budgets if cached is None or not _serves(cached, k)]
         if cached is not None and not missing:
@@ -101,8 +96,11 @@ class SelectionCache:
 
     def _file(self, video: str, text: str, selector: str) -> Path:
         name, _, settings = selector.partition(":")
-        reads = CATALOGUE["ocr"].installed()  # what --ocr auto means here
-        how: Any = (mec_config(settings).to_json(), reads) if name == "mec" else selector
+        how: Any = selector
+        if name == "mec":
+            config = mec_config(settings)
+            # What --ocr auto means here matters where text on screen is read.
+            how = (config.to_json(), config.discovery.written and CATALOGUE["ocr"].installed())
         scorer = self.scorer if needs_scorer(selector) else None
         content = self._local.fingerprint(video)
         key = digest(RANKING_FORMAT, framenest.__version__, content, text, name, how, scorer)

@@ -157,7 +157,7 @@ class Source:
                     timeout=OPEN_READ_SECONDS,
                     **_LENIENT,
                 )
-            except (av.error.ArgumentError, av.error.InvalidDataError) as error:
+            except ValueError as error:  # FFmpeg's, too; PyAV 15 has other names for some of them
                 raise VideoError(f"{self.path}: {self._why_not(error)}") from error
             try:
                 stream = self._choose(container)
@@ -177,7 +177,7 @@ class Source:
                 raise
         return Opened(self.path, container, stream)
 
-    def _why_not(self, error: FFmpegError) -> str:
+    def _why_not(self, error: ValueError) -> str:
         try:
             with self.file() as file:
                 head = file.read(1024)
@@ -186,9 +186,9 @@ class Source:
         text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
         if text.startswith((b"#EXTM3U", b"ffconcat")) or b"<MPD" in text:
             return "a playlist, which names other files; ffmpeg -i PLAYLIST -c copy VIDEO.mkv joins them"
-        if isinstance(error, av.error.ArgumentError):  # FFmpeg's error for a format outside the allowlist
-            return "not a video, or in a format that Framenest does not open"
-        return f"not a video that FFmpeg can read ({error.strerror})"
+        if isinstance(error, av.error.InvalidDataError):
+            return f"not a video that FFmpeg can read ({error.strerror})"
+        return "not a video, or in a format that Framenest does not open"
 
     def _choose(self, container: av.container.InputContainer) -> av.VideoStream:
         streams = {stream.index: stream for stream in moving_streams(container)}

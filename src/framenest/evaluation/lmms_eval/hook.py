@@ -21,18 +21,17 @@ from framenest.cache.directory import DirectoryStore
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
 from framenest.errors import BudgetError, StoreError, error_line
-from framenest.evaluation.selection_cache import NotSelected, SelectionCache
+from framenest.evaluation.selection_cache import SelectionCache
 from framenest.lmm.prompt import Pairing, sent_places, video_metadata
 from framenest.method.prefix import Prefix
 
 SUFFIX = ".framenest.json"
 MARK = "framenest"
-REQUEST_FAILED = "[LMMS_EVAL_REQUEST_FAILED"
-"""How an answer begins that lmms-eval's models of a server give after their last retry."""
-ANSWERS_A_STEP = 64
+REQUEST_FAILED = ("[LMMS_EVAL_", "Error: ")
+"""How an answer begins that lmms-eval's models of a server give after their last retry, and for no text."""
+ANSWERS_A_STEP = 16
 """A crash loses at most so many answers of each process."""
 Element = Mapping[str, Any]
-Reader = Callable[[Element], Any]
 
 
 @dataclass(frozen=True)
@@ -76,11 +75,8 @@ _selections = cache(SelectionCache)
 def selected_frames(manifest: VideoManifest, budget: int) -> Prefix:
     """The frames of a manifest at a budget, from the selection cache; one thread reads at a time."""
     with _lock:
-        try:
-            cached = _selections(manifest.scorer)
-            return cached.prefix(manifest.video, manifest.text, manifest.selector, budget)
-        except NotSelected as error:
-            raise NotSelected(f"{error}; run: {manifest.prepare} --budgets {budget}") from None
+        given = manifest.video, manifest.text, manifest.selector, budget, manifest.prepare
+        return _selections(manifest.scorer).prefix(*given)
 
 
 def register() -> list[Any]:
@@ -154,6 +150,8 @@ class TimedModel:
         failed = [text for text in texts if text.startswith(REQUEST_FAILED)]
         if failed:
             raise SystemExit(f"framenest: {len(failed)} of {len(texts)} requests failed: {failed[0]}")
+        if len(texts) == ANSWERS_A_STEP and not any(text.strip() for text in texts):
+            raise SystemExit(f"framenest: {len(texts)} empty answers in a row; the model's errors are above")
         return answers
 
 
@@ -183,7 +181,7 @@ def ending_the_run() -> Iterator[None]:
         raise SystemExit(f"framenest: {error_line(error)}") from error
 
 
-def with_manifests(reader: Reader) -> Reader:
+def with_manifests(reader: Callable[[Element], Any]) -> Callable[[Element], Any]:
     """Wrap a reader so that it also reads manifests."""
 
     @functools.wraps(reader)
@@ -198,30 +196,21 @@ def with_manifests(reader: Reader) -> Reader:
     return read
 
 
-def budget_of(element: Element) -> int:
-    """K: the model's own frame argument, as the reader receives it.
-
-    >>> budget_of({"video": "…", "max_frames": 32, "fps": 2.0})
-    32
-    """
-    for name in ("nframes", "max_frames"):
-        if element.get(name):
-            return int(element[name])
-    raise BudgetError(
-        "the number of frames is unknown; set the model's frame argument: max_num_frames=K, or nframes=K"
-    )
-
-
 def read_manifest(element: Element) -> tuple[Any, dict[str, Any], float]:
     """(frames (K, 3, H, W) uint8, video metadata, frames per second), as qwen-vl-utils' readers return them.
 
-    The pairing may repeat frames. A single frame is always repeated, because Qwen3-VL's processor refuses
-    a video of one frame.
+    K is the model's own frame argument. The pairing may repeat frames. A single frame is always repeated,
+    because Qwen3-VL's processor refuses a video of one frame.
     """
     import torch
 
     manifest = VideoManifest.read(element["video"])
-    prefix = selected_frames(manifest, budget_of(element))
+    budget = element.get("nframes") or element.get("max_frames")
+    if not budget:
+        raise BudgetError(
+            "the number of frames is unknown; set the model's frame argument: max_num_frames=K, or nframes=K"
+        )
+    prefix = selected_frames(manifest, int(budget))
     places = sent_places(manifest.pairing, prefix.seconds.tolist())
     # A cached ranking may name an older path of the video.
     images = np.stack([np.asarray(image) for image in prefix.images(video=manifest.video, progress=False)])

@@ -24,7 +24,6 @@ from framenest.lmm.prompt import DIRECTLY, Pairing, marker
 from framenest.selectors import FILE, check_selector, needs_scorer
 
 Row = Mapping[str, Any]
-Wording = Literal["paper", "lmms-eval"]
 TaskPairing = Literal["pairs", "auto", "duplicate"]
 FramesAs = Literal["video", "frames", "images"]
 NATIVE = "native"  # the whole video, read by the model's own code: for comparison, with the same prompt
@@ -33,19 +32,8 @@ DURATIONS = ("short", "medium", "long")
 _ALLOWED = {
     "benchmark": tuple(READERS),
     "query": get_args(RelevanceText),
-    "prompt": get_args(Wording),
     "pairing": get_args(TaskPairing),
     "frames_as": get_args(FramesAs),
-}
-_SELECT = (
-    "Select the best answer to the following multiple-choice question based on the {}. Respond with only the "
-    "letter ({}) of the correct option."
-)
-_AROUND = {  # of lmms-eval 0.7.3, for models without a prompt of their own, such as qwen3_5; MLVU's dev set
-    "videomme": (_SELECT.format("video and the subtitles", "A, B, C, or D") + "\n", f"\n\n{DIRECTLY}"),
-    "videomme-v2": ("Question: ", "\n" + _SELECT.format("video", "A, B, C, D, E, F, G, or H")),
-    "longvideobench": ("", f"\n{DIRECTLY}\n"),
-    "mlvu": ("", "\nOnly give the best option.\nBest option: ("),
 }
 
 
@@ -58,7 +46,6 @@ class TaskSettings:
         selector: "mec", "mec:no-zoom", "aks", …, or "native".
         scorer: by name, never "auto"; None for a selector that needs none.
         query: the text that relevance is scored for.
-        prompt: "paper", or "lmms-eval" for the prompt of its own task.
         pairing: Qwen3-VL and Qwen3.5 fuse two frames under one time: always with "pairs", as in the paper,
             only within two seconds with "auto", never with "duplicate".
         frames_as: "video" leaves decoding to the reader in qwen-vl-utils, which takes K from the model's own
@@ -71,7 +58,6 @@ class TaskSettings:
     selector: str = "mec"
     scorer: str | None = None
     query: RelevanceText = "question"
-    prompt: Wording = "paper"
     pairing: Pairing = "pairs"
     frames_as: FramesAs = "video"
     frames: int = 0
@@ -99,8 +85,7 @@ class TaskSettings:
             raise ConfigError(f"frames_as = {self.frames_as} needs the budget: frames = K")
         if self.version != framenest.__version__:
             raise ConfigError(
-                f"these task files are of Framenest {self.version}; write them again with "
-                f"{framenest.__version__}"
+                f"task files of Framenest {self.version}, not {framenest.__version__}; write them again"
             )
         if self.selector == NATIVE:
             return
@@ -154,7 +139,7 @@ def messages(doc: Row, lmms_eval_specific_kwargs: Row | None = None) -> list[dic
     elif hook_readers():
         shown = [{"type": "video", "url": str(manifest.write())}]
     else:
-        raise SystemExit(f"framenest: {MissingExtra('lmms-eval', 'qwen-vl-utils')}")
+        raise MissingExtra("lmms-eval", "qwen-vl-utils")
     return [{"role": "user", "content": [*shown, {"type": "text", "text": text(doc, kwargs)}]}]
 
 
@@ -171,10 +156,9 @@ def _images(manifest: VideoManifest, budget: int, frames_as: str) -> list[dict[s
 
 
 def text(doc: Row, lmms_eval_specific_kwargs: Row | None = None) -> str:
-    """`doc_to_text`: question, options and instruction."""
+    """`doc_to_text`: question, options and the paper's instruction."""
     settings = TaskSettings.of_task(lmms_eval_specific_kwargs)
-    before, after = ("", f"\n{DIRECTLY}") if settings.prompt == "paper" else _AROUND[settings.benchmark]
-    return f"{before}{READERS[settings.benchmark](doc).asked}{after}"
+    return f"{READERS[settings.benchmark](doc).asked}\n{DIRECTLY}"
 
 
 def no_visual(_doc: Row) -> list[Any]:
@@ -183,10 +167,7 @@ def no_visual(_doc: Row) -> list[Any]:
 
 
 def _only(part: str) -> Callable[[Any], Any]:
-    def process_docs(dataset: Any) -> Any:
-        return dataset.filter(lambda row: row["duration"] == part)
-
-    return process_docs
+    return lambda dataset: dataset.filter(lambda row: row["duration"] == part)
 
 
 short, medium, long = map(_only, DURATIONS)  # `process_docs`: Video-MME's short, medium and long videos
@@ -199,11 +180,8 @@ def videomme_results(doc: Row, results: list[Any]) -> dict[str, Any]:
     return made | {f"videomme_{part}": score for part in DURATIONS}
 
 
-def _mean_of(part: str) -> Callable[[list[Row]], float]:
-    def aggregation(results: list[Row]) -> float:
-        return float(_videomme().videomme_aggregate_results([r for r in results if r["duration"] == part]))
-
-    return aggregation
+def _mean_of(part: str) -> Callable[[list[Row]], Any]:
+    return lambda rows: _videomme().videomme_aggregate_results([r for r in rows if r["duration"] == part])
 
 
 videomme_short, videomme_medium, videomme_long = map(_mean_of, DURATIONS)
