@@ -20,7 +20,7 @@ from framenest.cli.options import argument, command, option
 from framenest.cli.printing import err
 from framenest.config import PRESETS
 from framenest.errors import ConfigError, needs_extra
-from framenest.server.server_settings import ServerSettings
+from framenest.server.server_settings import MOST_SHOWN, ServerSettings
 from framenest.text import is_url
 from framenest.transcript import NONE
 
@@ -68,6 +68,7 @@ class UpstreamServer:
         "with more if the model cannot tell.",
         default="32",
     )
+    max_images: int = option("Images that go to a model in a request.", default=MOST_SHOWN)
 
 
 def _settings(
@@ -117,7 +118,7 @@ def serve(
     if transcript.with_transcript and scorer.config.subtitles == NONE:
         opt.refuse("there is no transcript with --subtitles none", "with_transcript")
     if models.upstream is None:
-        opt.refuse("nothing is sent to a model without --upstream", "answer_model", "budget")
+        opt.refuse("nothing is sent to a model without --upstream", "answer_model", "budget", "max_images")
     elif not is_url(models.upstream):
         raise ConfigError(f"--upstream {models.upstream!r} is not an http(s) URL")
     with needs_extra("server"):
