@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
+import signal
 import socket
 import tempfile
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -156,8 +158,8 @@ def mcp(
 
         from framenest.server.agents import http_app, mcp_server
         from framenest.server.service import Service
-    with tempfile.TemporaryDirectory(prefix="framenest-mcp-") as data:
-        settings = _settings(Path(data), folders, scorer, common, access)
+    with _own_folder() as data:
+        settings = _settings(data, folders, scorer, common, access)
         _log(logging.WARNING)
         if http:
             _listen(settings, http_app, "Framenest for agents at {url}/mcp")
@@ -165,6 +167,26 @@ def mcp(
         with closing(Service(settings)) as service:
             service.start()
             anyio.run(mcp_server(service).run_stdio_async)
+
+
+@contextmanager
+def _own_folder() -> Iterator[Path]:
+    """A folder that is removed when this process ends, and by the next one if it is killed."""
+    import psutil
+
+    for left in Path(tempfile.gettempdir()).glob("framenest-mcp-*-*"):
+        owner = left.name.split("-")[2]
+        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"framenest-mcp-{os.getpid()}-") as folder:
+
+        def end(number: int, _: object) -> None:  # at once: a thread may wait for stdin
+            shutil.rmtree(folder, ignore_errors=True)
+            os._exit(128 + number)
+
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            signal.signal(getattr(signal, name, signal.SIGTERM), end)  # Windows has no SIGHUP
+        yield Path(folder)
 
 
 def _log(level: int) -> None:

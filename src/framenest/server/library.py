@@ -334,7 +334,7 @@ def _check_time(began: float, size: int) -> None:
     """Refuse a video that comes in too slowly. size: bytes that are here."""
     most = min(UPLOAD_SECONDS, time_for(size))
     if time.monotonic() - began > most:
-        raise Refusal(422, f"the video was too slow: {size} bytes after {most:.0f} s")
+        raise Refusal(422, f"the video was not here after {most:.0f} s ({size} bytes)")
 
 
 def _plain_name(name: str) -> str:
