@@ -35,23 +35,27 @@ class Filter:
 
     def __init__(self) -> None:
         self.valves = self.Valves()
+        self.places: dict[tuple[str, str], int] = {}  # of videos among the user's messages, by chat
 
     async def inlet(self, body: dict[str, Any], __user__: dict[str, Any]) -> dict[str, Any]:
         """Add the videos of a chat to its messages, before Open WebUI sends them to the model.
 
         A video belongs to the message that lists it as <file … id="…">, so the messages stay the same from
-        turn to turn. Where Open WebUI lists no files, one that came with the last message belongs there, and
-        any other to the first.
+        turn to turn. Where Open WebUI lists no files, one that came with the last message belongs there from
+        then on, until this process ends, and any other to the first.
         """
         files = body.get("files") or []
         videos = {file["id"]: kind for file in files if (kind := video_type(file))}
         turns = [message for message in body["messages"] if message["role"] == "user"]
         if not videos or not turns:
             return body
-        asked = (body.get("metadata") or {}).get("user_message") or {}
+        about = body.get("metadata") or {}
+        asked = about.get("user_message") or {}
+        places = self.places if about.get("chat_id") else {}
         new = {file.get("id") for file in asked.get("files") or []}
         for name, kind in videos.items():
-            otherwise = turns[-1 if name in new else 0]
+            place = places.setdefault((about.get("chat_id", ""), name), len(turns) - 1 if name in new else 0)
+            otherwise = turns[min(place, len(turns) - 1)]
             turn = next((one for one in turns if f'id="{name}"' in text_of(one)), otherwise)
             content = turn["content"]
             text = [{"type": "text", "text": content}] if isinstance(content, str) else content

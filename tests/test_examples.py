@@ -151,9 +151,12 @@ class TestOpenWebUI:
         monkeypatch.setitem(sys.modules, files.__name__, files)
         monkeypatch.setitem(sys.modules, provider.__name__, provider)
 
-    def inlet(self, texts, files, new=(), **valves):
-        """What becomes of a chat with these user messages, if the files `new` came with the last one."""
-        made = runpy.run_path(str(EXAMPLES / "open_webui_filter.py"))["Filter"]()
+    def inlet(self, texts, files, new=(), made=None, chat="c1", **valves):
+        """What becomes of a chat with these user messages, if the files `new` came with the last one.
+
+        made: a filter that has answered before; by default a new one.
+        """
+        made = made or runpy.run_path(str(EXAMPLES / "open_webui_filter.py"))["Filter"]()
         made.valves = made.Valves(**valves)
         answers = [{"role": "assistant", "content": "A kiln."}] * (len(texts) - 1)
         turns = [{"role": "user", "content": text} for text in texts]
@@ -167,7 +170,7 @@ class TestOpenWebUI:
         body = {
             "messages": [{"role": "system", "content": "Be brief."}, *messages],
             "stream": True, "model": "qwen", "files": files,
-            "metadata": {"chat_id": "c1", "user_id": "ann", "user_message": asked, "files": files},
+            "metadata": {"chat_id": chat, "user_id": "ann", "user_message": asked, "files": files},
         }  # fmt: skip
         return asyncio.run(made.inlet(body, __user__={"id": "ann", "role": "user"}))
 
@@ -209,6 +212,19 @@ class TestOpenWebUI:
         third = self.inlet(texts, files)["messages"]
         assert third[: len(second)] == second
         assert [len(message["content"]) for message in second if message["role"] == "user"] == [2, 2]
+
+    def test_a_video_stays_with_its_message_where_no_message_lists_files(self):
+        """As in temporary chats: the filter remembers where it came. Other chats are others."""
+        made = runpy.run_path(str(EXAMPLES / "open_webui_filter.py"))["Filter"]()
+        files, texts = [upload("kiln", "video/mp4")], ["Hello", "What is it?", "And then?"]
+        second = self.inlet(texts[:2], files, {"kiln"}, made, "local:1")["messages"]
+        third = self.inlet(texts, files, (), made, "local:1")["messages"]
+        assert third[: len(second)] == second
+        assert [type(message["content"]) for message in third[1::2]] == [str, list, str]
+        shortened = self.inlet(texts[:1], files, (), made, "local:1")["messages"]
+        assert len(shortened[1]["content"]) == 2
+        for chat in ("local:2", None):
+            assert len(self.inlet(texts, files, (), made, chat)["messages"][1]["content"]) == 2
 
     @pytest.mark.parametrize(("name", "kind", "video"), [
         ("kiln.mkv", "application/octet-stream", True), ("kiln.MKV", "", True),

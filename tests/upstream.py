@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
+import uvloop
 
 from framenest.server.app import create_app
 from framenest.server.listen import BoundedProtocol
@@ -194,7 +195,11 @@ def running(app: Any, **settings: Any) -> Iterator[tuple[int, asyncio.AbstractEv
             started.set()
             await server.serve(sockets=[port])
 
-        thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+        def run() -> None:  # as uvicorn itself does
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(serve())
+
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         assert started.wait(PATIENCE)
         try:

@@ -7,6 +7,7 @@ import io
 import math
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -297,7 +298,7 @@ def test_texts_are_structured_and_images_are_not(ask, media):
     """Agents that find structured output show their model nothing else."""
 
     async def scenario(client):
-        one = {"video": (media / "clip.mp4").as_uri()}
+        one = {"video": "FILE:" + str(media / "clip.mp4")}
         return await client.call_tool("what_is", one), await client.call_tool(
             "frames_at", one | {"times": [8]}
         )
@@ -339,6 +340,7 @@ def test_bad_requests_are_told_in_a_line(ask, secret, media):
             {"video": "clip.mp4", "question": "?", "budget": 4},
         ),
         "find: there is no argument 'question'; use 'query'": ("find", {"question": "?"}),
+        "find: there is no argument 'max_results'; use 'n'": ("find", {"query": "?", "max_results": 3}),
         "there is no argument 'colour'; use video, times, max_tokens, image_first": (
             "frames_at",
             {"video": "clip.mp4", "times": [1], "colour": "red"},
@@ -354,6 +356,7 @@ def test_bad_requests_are_told_in_a_line(ask, secret, media):
         assert result.is_error, told
         assert told in text(result)
         assert "\n" not in text(result)
+        assert "--videos" not in text(result)
         assert str(media) not in text(result)
 
 
@@ -540,6 +543,58 @@ def test_a_long_look_says_that_it_goes_on(service, monkeypatch):
     ended.set()
     job.over.result(PATIENCE)
     assert len(pictures(asyncio.run(tools.call_tool("look", look)))) == 8
+
+
+@pytest.mark.parametrize(("tool", "given"), [
+    ("what_is", {}), ("frames_at", {"times": [1]}), ("said", {"question": "?"}),
+])  # fmt: skip
+def test_no_reply_takes_longer_than_clients_wait(service, monkeypatch, tool, given):
+    monkeypatch.setattr(agents, "CALL_SECONDS", 0.1)
+    go_on = threading.Event()
+    service.picture_worker.call = lambda *_: go_on.wait(PATIENCE)
+    with pytest.raises(ToolError, match=f"{tool}: this takes longer .* ask again"):
+        asyncio.run(call_and_go_on(mcp_server(service), tool, {"video": "clip.mp4"} | given, go_on))
+
+
+async def call_and_go_on(server, tool, given, go_on):
+    """What a tool replies; then threads that wait may go on."""
+    try:
+        return await server.call_tool(tool, given)
+    finally:
+        go_on.set()
+
+
+@pytest.mark.parametrize(("transport", "how"), [
+    ("stdio", signal.SIGINT), ("stdio", signal.SIGTERM), ("stdio", signal.SIGHUP), ("stdio", signal.SIGKILL),
+    ("http", signal.SIGINT), ("http", signal.SIGTERM), ("http", signal.SIGHUP), ("stdio", None),
+])  # fmt: skip
+def test_nothing_is_left_when_it_ends(command, tmp_path, transport, how):
+    """Its folder has the questions. A killed one leaves it to the next one."""
+    others = tmp_path / f"framenest-mcp-{os.getpid()}-other"  # of a process that is alive
+    others.mkdir()
+    options = ["--http", "--port", "0"] if transport == "http" else []
+
+    def started():
+        server = subprocess.Popen(
+            [sys.executable, *command, *options], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, env=os.environ | {"TMPDIR": str(tmp_path)},
+        )  # fmt: skip
+        until = time.monotonic() + PATIENCE
+        while not [*tmp_path.glob(f"framenest-mcp-{server.pid}-*/journal.sqlite")]:
+            assert server.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        return server
+
+    with started() as server:
+        if how is not None:
+            server.send_signal(how)
+            server.wait(PATIENCE)
+    if how == signal.SIGKILL:
+        assert len([*tmp_path.iterdir()]) == 2
+        with started():
+            pass
+    assert [*tmp_path.iterdir()] == [others]
 
 
 def held_in_the_middle(call):

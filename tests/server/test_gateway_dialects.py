@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from framenest.errors import VideoError
 from framenest.server import body as body_module
 from framenest.server import conversation, gateway
 from framenest.server.conversation import thinned
@@ -352,6 +353,21 @@ SHAPES = {
     "source": {"type": "video", "source": {"type": "base64", "media_type": "video/mp4", "data": "VIDEO"}},
     "an image's source": {"type": "image", "source": {"type": "base64", "data": "VIDEO"}},
     "one slash": {"type": "video_url", "video_url": {"url": "file:@PATH"}},
+    "white space": {"type": "audio", "audio_url": {"url": " @URI"}},
+    "line breaks": {"type": "image_url", "image_url": {"url": "data:video/mp4;base64,LINES"}},
+    "of addresses, unpadded": {"type": "file", "file": {"file_data": "OTHER"}},
+    "inline_data": {"inline_data": {"mime_type": "video/mp4", "data": "VIDEO"}},
+    "file_data": {"file_data": {"mime_type": "video/mp4", "file_uri": "@URI"}},
+    "fileData": {"fileData": {"mimeType": "video/mp4", "fileUri": "@URI"}},
+    "Bedrock": {"video": {"format": "mp4", "source": {"bytes": "VIDEO"}}},
+    "MCP": {"type": "resource", "resource": {"uri": "a://b", "mimeType": "video/mp4", "blob": "VIDEO"}},
+    "attachment": {"type": "attachment", "attachment": {"url": "@URI"}},
+    "sound, it says": {"type": "input_audio", "input_audio": {"data": "VIDEO", "format": "mp3"}},
+    "audio_url": {"type": "audio_url", "audio_url": {"url": "data:video/mp4;base64,VIDEO"}},
+    "unknown": {"type": "custom", "payload": {"clip": {"anything": "VIDEO"}}},
+    "hidden": {"type": "custom", "url": "a", "payload": {"url": "@URI"}},
+    "id first": {"type": "video", "id": "lc_1", "base64": "VIDEO", "mime_type": "video/mp4"},
+    "mediaType": {"type": "file", "data": "VIDEO", "mediaType": "video/mp4"},
 }
 
 
@@ -365,7 +381,9 @@ def test_any_shape_is_a_video(gate, behind, media, clip, shape):
         .replace("@PATH", str(file))
         .replace("@ID", id_)
     )
-    part = json.loads(text.replace("VIDEO", clip))
+    lines = "\\r\\n".join(clip[place : place + 76] for place in range(0, len(clip), 76))
+    other = clip.rstrip("=").replace("+", "-").replace("/", "_")
+    part = json.loads(text.replace("VIDEO", clip).replace("LINES", lines).replace("OTHER", other))
     answer = post(gate, "/v1/chat/completions", chat(part, QUESTION))
     assert answer.status_code == 200, answer.text
     assert len(frames_in(sent(behind)[0])) == 4
@@ -419,6 +437,14 @@ def test_what_is_no_video_stays(gate, behind):
     ({"type": "video", "video": ["file:///1.jpg", "file:///2.jpg"]}, "frames at file://"),
     ({"type": "file", "file": {"file_data": "data:;base64,AAAA", "filename": "kiln.MOV"}}, "not accepted"),
     ({"type": "input_video", "input_video": {"data": "%" * 10_000}}, "not base64"),
+    ({"type": "file", "file": {"file_data": "/home/me/kiln.mp4"}}, "give file:///folder/kiln.mp4"),
+    ({"type": "image_url", "image_url": {"url": r"C:\kiln.mp4"}}, "give file:///folder/kiln.mp4"),
+    ({"type": "file", "file": {"file_id": "https://h/x", "format": "video/mp4"}}, "it was told to allow"),
+    ({"type": "file", "file": {"file_id": "gs://b/x.mp4", "format": "video/mp4"}}, "it was told to allow"),
+    ({"type": "video_url"}, "there is no video"), ({"type": "video_url", "video_url": None}, "is no video"),
+    ({"type": "video", "video": 5}, "is no video"), ({"type": "video", "video": {"url": 5}}, "is no video"),
+    ({"type": "video_url", "video_url": [{"url": "https://h/x.mp4"}]}, "there is no video in this part"),
+    ({"type": "text", "text": "See", "video_url": {"url": "file:///a.mp4"}}, "no frames are chosen here"),
 ])  # fmt: skip
 def test_a_video_that_cannot_be_read_is_an_error_that_names_its_part(gate, behind, part, told):
     before = len(behind.requests)
@@ -439,6 +465,12 @@ def test_a_video_that_cannot_be_read_is_an_error_that_names_its_part(gate, behin
     ("/v1/responses", {"input": "?", "prompt": {"variables": {"clip": "VIDEO"}}}),
     ("/v1/messages", {"messages": [], "system": ["VIDEO"]}),
     ("/v1/chat/completions", {"messages": ["VIDEO"]}),
+    ("/v1/chat/completions", {"messages": {"0": {"content": ["VIDEO"]}}}),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "?", "files": ["VIDEO"]}]}),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"parts": ["VIDEO"]}]}]}),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"a": {"b": {"c": ["VIDEO"]}}}]}]}),
+    ("/v1/responses", {"input": {"role": "user", "content": ["VIDEO"]}}),
+    ("/v1/responses", "VIDEO"),
 ])  # fmt: skip
 @pytest.mark.parametrize("local", [True, False])
 def test_a_video_where_no_frames_are_chosen_goes_no_further(gate, behind, clip, path, body, local):
@@ -450,11 +482,66 @@ def test_a_video_where_no_frames_are_chosen_goes_no_further(gate, behind, clip, 
     assert len(behind.requests) == before
 
 
+@pytest.mark.parametrize("method", ["POST", "PUT", "GET", "DELETE"])
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded"])
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v1/chat/completions"])
+def test_what_a_body_is_called_does_not_matter(gate, behind, clip, method, kind, path):
+    """`curl -d` calls everything a form."""
+    content = b" \n" + json.dumps({"documents": [document(clip)]}).encode()
+    headers, before = {"content-type": kind} if kind else {}, len(behind.requests)
+    url = f"{gate.url.removesuffix('/v1')}{path}"
+    answer = httpx.request(method, url, content=content, headers=headers, timeout=PATIENCE)
+    assert (answer.status_code, len(behind.requests)) == (400, before)
+    assert answer.json()["error"]["message"].startswith("documents[0]: no frames are chosen here; ")
+
+
+@pytest.mark.parametrize("content", [b"[" * 3000 + b"]" * 3000, b'{"a":' * 3000 + b"1" + b"}" * 3000])
+@pytest.mark.parametrize("path", ["embeddings", "chat/completions"])
+def test_json_too_deep_to_be_looked_through_is_a_400(gate, behind, content, path):
+    before = len(behind.requests)
+    answer = httpx.post(f"{gate.url}/{path}", content=content, timeout=PATIENCE)
+    assert (answer.status_code, len(behind.requests)) == (400, before)
+    assert "\n" not in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("kind", ["lists", "parts"])
+@pytest.mark.parametrize("depth", [90, 110, 250, 400])
+def test_a_video_deep_inside_parts_becomes_frames_or_an_error(gate, behind, media, kind, depth):
+    """Deeper ones were a 500."""
+    part = {"type": "video_url", "video_url": {"url": (media / "clip.mp4").as_uri()}}
+    for _ in range(depth):
+        part = [part] if kind == "lists" else {"content": [part]}
+    answer = post(gate, "/v1/chat/completions", chat(part, QUESTION))
+    assert answer.status_code == (200 if depth == 90 else 400), answer.text
+    assert depth == 90 or "more than 100 deep" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("content", [b"not JSON", b'{"x": NaN}', b"{", b"", b'{"input": "\xff"}', b"5"])
+def test_what_is_not_json_passes_elsewhere(gate, behind, content):
+    behind.reply = lambda exchange: exchange.whole({"ok": True})
+    assert httpx.post(f"{gate.url}/embeddings", content=content).status_code == 200
+    assert behind.requests[-1].body == content
+
+
 def test_uploads_pass(gate, behind, media):
     behind.reply = lambda exchange: exchange.whole({"id": "file-1"})
     files = {"file": ("clip.mp4", (media / "clip.mp4").read_bytes(), "video/mp4")}
     assert httpx.post(f"{gate.url}/files", files=files, data={"purpose": "user_data"}).status_code == 200
     assert (media / "clip.mp4").read_bytes() in behind.requests[-1].body
+
+
+def test_a_page_that_cannot_be_read_is_an_error_that_names_its_part(gate, behind, monkeypatch):
+    told = "https://host/a-page: no video can be fetched from this page (it shows none)"
+
+    def fetch(url):
+        raise VideoError(told)
+
+    monkeypatch.setattr(gate.service.library, "fetch", fetch)
+    before = len(behind.requests)
+    part = {"type": "video_url", "video_url": {"url": "https://host/a-page"}}
+    answer = post(gate, "/v1/chat/completions", chat(QUESTION, part))
+    assert (answer.status_code, len(behind.requests)) == (400, before)
+    assert answer.json()["error"]["message"] == f"messages[0].content[1]: {told}"
 
 
 # The same request
@@ -552,6 +639,9 @@ def test_thinning_takes_from_the_oldest_first():
     assert thinned([(64, [kiln, shelf])], 10, {}) == [5]
     assert thinned([(64, [kiln, shelf])], 1, {}) == [0]
     assert thinned([(4, [kiln])], 2, {"kiln": [0, 1]}) == [4]
+    assert thinned([(64, [shelf]), (200, [("kiln", range(300))])], 256, {}) == [32, 200]  # as many as fit
+    assert thinned([(64, [shelf]), (300, [("kiln", range(400))])], 256, {}) == [0, 256]
+    assert thinned([(8, [kiln, kiln]), (8, [kiln]), (4, [shelf])], 10, {}) == [0, 2, 4]
     assert thinned([], 2, {}) == []
 
 
@@ -567,7 +657,7 @@ def test_thinned_turns_stay_for_some_turns():
 
 def test_a_conversation_has_a_limit_of_images(gate, behind, media, clip, monkeypatch):
     """The oldest turns shrink, as prefixes; only a turn with more videos than images is refused."""
-    monkeypatch.setattr(conversation.ChatFrames.request, "__defaults__", (8,))
+    monkeypatch.setitem(vars(gate.service.settings), "max_images", 8)
     part = {"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{clip}"}}
     messages, shown = [], []
     for n in range(4):
@@ -582,10 +672,11 @@ def test_a_conversation_has_a_limit_of_images(gate, behind, media, clip, monkeyp
     two = {"type": "video_url", "video_url": {"url": (media / "more" / "short.mp4").as_uri()}}
     many = post(gate, "/v1/chat/completions", chat(*[part, two] * 5, QUESTION))
     assert many.status_code == 200
-    monkeypatch.setattr(conversation.ChatFrames.request, "__defaults__", (1,))
+    monkeypatch.setitem(vars(gate.service.settings), "max_images", 1)
     refused = post(gate, "/v1/chat/completions", chat(part, two, QUESTION))
     assert refused.status_code == 413
-    assert refused.json()["error"]["message"] == "a request has at most 1 images; this turn has 2 videos"
+    told = "a request has at most 1 images and 64 MiB; this turn, of 2 videos, has more"
+    assert refused.json()["error"]["message"] == told
 
 
 def test_the_bytes_sent_upstream_are_capped(gate, behind, clip, monkeypatch):
@@ -597,6 +688,14 @@ def test_the_bytes_sent_upstream_are_capped(gate, behind, clip, monkeypatch):
     assert post(gate, "/v1/chat/completions", body | {"framenest": {"k": 16}}).status_code == 200
     assert len(behind.requests[-1].body) <= len(whole) // 2
     assert set(frames_in(sent(behind)[0])) < set(frames_in(sent(behind, -2)[0]))
+    before = len(behind.requests)
+    text = {"type": "text", "text": "x" * len(whole)}  # no image fits beside it
+    further = [{"role": "assistant", "content": "y"}, {"role": "user", "content": [text]}]
+    for messages in (chat(part, QUESTION, text)["messages"], [*body["messages"], *further]):
+        answer = post(gate, "/v1/chat/completions", {"messages": messages})
+        assert answer.status_code == 413
+        assert "at most 256 images and" in answer.json()["error"]["message"]
+    assert len(behind.requests) == before
 
 
 # Streams

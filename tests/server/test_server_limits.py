@@ -1,6 +1,7 @@
 """What goes wrong or takes too long: a full disk, a broken journal, work that does not end."""
 
 import asyncio
+import itertools
 import json
 import os
 import resource
@@ -9,6 +10,7 @@ import threading
 import time
 from contextlib import closing, suppress
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -268,6 +270,22 @@ def test_an_upload_has_an_end(here, monkeypatch):
     monkeypatch.setattr(library, "UPLOAD_SECONDS", -1.0)
     with pytest.raises(Refusal, match="not here after"):
         asyncio.run(here.library.upload(in_pieces(b"some bytes", 1), "x.mp4"))
+
+
+def test_an_upload_that_drips_ends_soon(here, media, monkeypatch):
+    """Four of them would keep all others out for an hour; 128 KiB a second are enough."""
+    data = (media / "clip.mp4").read_bytes()
+
+    def clock(step):
+        return SimpleNamespace(monotonic=itertools.count(0, step).__next__, time=time.time)
+
+    monkeypatch.setattr(library, "time", clock(12))
+    with pytest.raises(Refusal, match=r"not here after 30 s \(2 bytes\)"):
+        asyncio.run(here.library.upload(in_pieces(data, 1), "x.mp4"))
+    assert list(here.settings.uploads.iterdir()) == []
+    monkeypatch.setattr(library, "time", clock(1))
+    padded = data + bytes(20 * MIB)
+    assert asyncio.run(here.library.upload(in_pieces(padded, MIB // 4), "x.mp4")).origin == "upload"
 
 
 def test_files_that_vanish_are_left_out(here, media, monkeypatch):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
+import signal
 import socket
 import tempfile
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +22,7 @@ from framenest.cli.options import argument, command, option
 from framenest.cli.printing import err
 from framenest.config import PRESETS
 from framenest.errors import ConfigError, needs_extra
-from framenest.server.server_settings import ServerSettings
+from framenest.server.server_settings import MOST_SHOWN, ServerSettings
 from framenest.text import is_url
 from framenest.transcript import NONE
 
@@ -68,6 +70,7 @@ class UpstreamServer:
         "with more if the model cannot tell.",
         default="32",
     )
+    max_images: int = option("Images that go to a model in a request.", default=MOST_SHOWN)
 
 
 def _settings(
@@ -117,7 +120,7 @@ def serve(
     if transcript.with_transcript and scorer.config.subtitles == NONE:
         opt.refuse("there is no transcript with --subtitles none", "with_transcript")
     if models.upstream is None:
-        opt.refuse("nothing is sent to a model without --upstream", "answer_model", "budget")
+        opt.refuse("nothing is sent to a model without --upstream", "answer_model", "budget", "max_images")
     elif not is_url(models.upstream):
         raise ConfigError(f"--upstream {models.upstream!r} is not an http(s) URL")
     with needs_extra("server"):
@@ -155,8 +158,8 @@ def mcp(
 
         from framenest.server.agents import http_app, mcp_server
         from framenest.server.service import Service
-    with tempfile.TemporaryDirectory(prefix="framenest-mcp-") as data:
-        settings = _settings(Path(data), folders, scorer, common, access)
+    with _own_folder() as data:
+        settings = _settings(data, folders, scorer, common, access)
         _log(logging.WARNING)
         if http:
             _listen(settings, http_app, "Framenest for agents at {url}/mcp")
@@ -164,6 +167,26 @@ def mcp(
         with closing(Service(settings)) as service:
             service.start()
             anyio.run(mcp_server(service).run_stdio_async)
+
+
+@contextmanager
+def _own_folder() -> Iterator[Path]:
+    """A folder that is removed when this process ends, and by the next one if it is killed."""
+    import psutil
+
+    for left in Path(tempfile.gettempdir()).glob("framenest-mcp-*-*"):
+        owner = left.name.split("-")[2]
+        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"framenest-mcp-{os.getpid()}-") as folder:
+
+        def end(number: int, _: object) -> None:  # at once: a thread may wait for stdin
+            shutil.rmtree(folder, ignore_errors=True)
+            os._exit(128 + number)
+
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            signal.signal(getattr(signal, name, signal.SIGTERM), end)  # Windows has no SIGHUP
+        yield Path(folder)
 
 
 def _log(level: int) -> None:

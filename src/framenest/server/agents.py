@@ -46,9 +46,10 @@ PIXELS_A_TOKEN = 750  # of a picture, as the makers of common models count, with
 SIZED_BY_RANK = ImageLimits(max_side=768)  # the first pictures, if as many are shown as fit
 MIN_SIDE_PIXELS = 64  # pixels of the short side, below which a picture shows nothing
 MAX_TIMES = 64
-INDEX_SECONDS, REPLY_SECONDS = 40.0, 50.0  # of a search, and of a whole reply; clients give up after 60
+INDEX_SECONDS, REPLY_SECONDS = 40.0, 50.0  # of a search, and of waiting for a job; clients give up after 60
+CALL_SECONDS = 55.0  # of a whole reply
 SYNONYMS = (
-    ("k", "n", "passages", "budget", "frames", "num_frames", "max_frames", "count", "limit"),
+    ("k", "n", "passages", "budget", "frames", "num_frames", "max_frames", "count", "limit", "max_results"),
     ("question", "query", "prompt", "text"),
     ("video", "path", "file", "url", "video_path", "video_url"),
     ("times", "time", "timestamps", "timestamp", "seconds"),
@@ -247,9 +248,10 @@ class VideoTools:
         ctx: Context[Any, Any],
     ) -> str:
         """What is said in a video with a transcript: the passages that best match a question, with times."""
-        registered, scoring = await self._video(video), self._service.settings.scoring
+        until, scoring = time.monotonic() + REPLY_SECONDS, self._service.settings.scoring
+        registered = await self._video(video)
         if (scoring.listen or scoring.listen_url) and (job := self._service.index(registered)):
-            await self._finished(job, ctx, {}, time.monotonic() + REPLY_SECONDS)
+            await self._finished(job, ctx, {}, until)
             if job.active:  # its sound is transcribed, which may take minutes
                 return f"{registered.name}: still listening; it goes on, ask again"
         lines = await self._work("said", registered, question, passages)
@@ -258,17 +260,14 @@ class VideoTools:
         return "\n".join(f"{start:.1f} to {end:.1f} s: {text}" for start, end, text in lines)
 
     async def _video(self, named: str) -> LibraryVideo:
-        """The video at a path or an address; ToolError if it takes long to fetch."""
+        """The video at a path or an address; who cancels leaves the others their download."""
         library = self._service.library
-        if named.startswith("file://") or not is_remote(named):
+        if named[:5].lower() == "file:" or not is_remote(named):
             return await asyncio.to_thread(library.add_path, named)
         fetching = self._fetching.get(named)
         if fetching is None or (fetching.done() and fetching.exception()):
             fetching = self._fetching[named] = self._fetchers.submit(library.fetch, named)
-        try:
-            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(fetching)), REPLY_SECONDS)
-        except TimeoutError as error:
-            raise ToolError("the video is still being fetched; ask again") from error
+        return await asyncio.shield(asyncio.wrap_future(fetching))
 
     async def _work(self, task: str, video: LibraryVideo, *arguments: Any) -> Any:
         """What the method `task` of VideoTasks returns for a video."""
@@ -374,7 +373,9 @@ class _Server(MCPServer[None]):  # type: ignore[misc]  # the SDK is an extra
             if argument not in takes[name]:
                 raise ToolError(f"{name}: {argument_meant(argument, takes[name])}")
         try:
-            return await super().call_tool(name, arguments, context)
+            return await asyncio.wait_for(super().call_tool(name, arguments, context), CALL_SECONDS)
+        except TimeoutError as error:
+            raise ToolError(f"{name}: this takes longer than a reply may; it goes on, ask again") from error
         except ToolError as error:
             cause = error.__cause__
             if isinstance(cause, ValidationError):

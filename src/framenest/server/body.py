@@ -8,33 +8,34 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
 from starlette.requests import ClientDisconnect, Request
 
-from framenest.server.guard import BODY_SECONDS, MAX_BODY_BYTES, Refusal
+from framenest.server.guard import MAX_BODY_BYTES, Refusal, time_for
 from framenest.server.server_settings import MIB
 
 MAX_BODIES_BYTES = 768 * MIB  # of all requests; a single one may have 512 MiB
-MAX_VALUES = 250_000  # commas and brackets in a conversation; objects take more memory than their JSON
 MAX_UNPACKED_BYTES = 64 * MIB  # of a body that is sent as gzip
-MAX_TEXT_BYTES = 2 * MIB  # of what base64 does not use in a conversation: enough for 10 MiB of prose
+MAX_JSON_BYTES = 32 * MIB  # of memory for what is not base64 in a body of JSON
+VALUE_BYTES = 100  # that each comma and bracket counts for; objects take more memory than their JSON
 _BASE64 = f"{string.ascii_letters}{string.digits}+/-_=".encode()
 
 
 class Body:
-    """A body in memory. content: all of it, once it has arrived. size: bytes that it takes."""
+    """A body in memory.
+
+    content: all of it, once it has arrived. size: bytes that it and its objects take. is_json: whether it
+    begins like an object or a list.
+    """
 
     def __init__(self) -> None:
-        self.content, self.size = b"", 0
+        self.content, self.size, self.is_json = b"", 0, False
 
     async def slices(self) -> AsyncIterator[bytes]:
         """The content in pieces, so that nobody waits for long."""
         content = self.content
         for place in range(0, len(content), MIB):
             yield content[place : place + MIB]
-
-    def free(self) -> None:
-        """Make room for others."""
-        self.content, self.size = b"", 0
 
 
 class Bodies:
@@ -45,31 +46,35 @@ class Bodies:
         self._arriving = dict[Body, anyio.CancelScope]()
 
     @asynccontextmanager
-    async def read(self, request: Request, *, is_json: bool) -> AsyncIterator[Body]:
+    async def read(self, request: Request) -> AsyncIterator[Body]:
         """A whole body, unpacked. JSON is refused unless it is small, besides its data."""
-        length = int(request.headers.get("content-length", 0))
-        body, pieces, values, text = Body(), list[bytes](), 0, 0
+        body, pieces, small = Body(), list[bytes](), 0
         self._open.add(body)
         try:
-            with anyio.move_on_after(BODY_SECONDS + length / 2**17) as scope:  # 128 KiB a second
+            with anyio.move_on_after(time_for(int(request.headers.get("content-length", 0)))) as scope:
                 self._arriving[body] = scope
                 async for piece in _unpacked(request):
-                    if is_json:
-                        values += len(piece) - len(piece.translate(None, b"{[,"))
-                        text += len(piece.translate(None, _BASE64))
-                    if values <= MAX_VALUES and text <= MAX_TEXT_BYTES:
+                    if not pieces:
+                        body.is_json = piece.lstrip()[:1] in b"{["
+                    taken = len(piece)
+                    if body.is_json:
+                        taken += VALUE_BYTES * (len(piece) - len(piece.translate(None, b"{[,")))
+                        small += taken - len(piece) + len(piece.translate(None, _BASE64))
+                    if small <= MAX_JSON_BYTES:
                         pieces.append(piece)
-                        body.size += len(piece)
+                        body.size += taken
                         self._make_room()
+                        await checkpoint_if_cancelled()  # else a body that is here at once cannot be refused
             del self._arriving[body]
             if scope.cancelled_caught and anyio.current_time() < scope.deadline:
                 raise Refusal(429, "too many large requests arrive at once; try again later", 5)
             if scope.cancelled_caught:
                 raise Refusal(408, "the request did not arrive in time")
-            if values > MAX_VALUES:
-                raise Refusal(413, f"a request has at most {MAX_VALUES:,} commas and brackets")
-            if text > MAX_TEXT_BYTES:
-                raise Refusal(413, f"a request has at most {MAX_TEXT_BYTES:,} characters that base64 has not")
+            if small > MAX_JSON_BYTES:
+                text = (
+                    f"a request has at most {MAX_JSON_BYTES:,} bytes besides base64; each comma and bracket"
+                )
+                raise Refusal(413, f"{text} counts for {VALUE_BYTES}")
             body.content = b"".join(pieces)
             pieces.clear()
             yield body

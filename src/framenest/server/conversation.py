@@ -10,6 +10,7 @@ import asyncio
 import binascii
 import hashlib
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
@@ -21,12 +22,12 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from framenest.cache.hashes import digest
+from framenest.errors import FramenestError
 from framenest.images import ImageLimits
 from framenest.lmm.messages import STYLES, Draft, said_beside
 from framenest.lmm.prompt import OTHERWISE
 from framenest.method.prefix import Prefix
 from framenest.server.api_models import TurnSettings
-from framenest.server.body import Body
 from framenest.server.dialects import (
     CHAT,
     RESPONSES,
@@ -34,19 +35,21 @@ from framenest.server.dialects import (
     Dialect,
     VideoSource,
     any_video,
+    base64_alone,
     is_data,
     put_frames,
     take_videos,
 )
-from framenest.server.guard import Refusal, first_problem
+from framenest.server.guard import Refusal, first_problem, status_of
 from framenest.server.library import LibraryVideo
-from framenest.server.server_settings import MIB, MOST_SHOWN
+from framenest.server.server_settings import MIB
 from framenest.server.service import Service
 
 IMAGE_LIMITS = ImageLimits(max_side=768)
 MAX_QUESTION_CHARS = 4000  # of a turn's text that choose its frames
 MAX_VIDEOS = 256  # in all turns; the same one may be in many
-MAX_MESSAGES = 10_000
+MAX_MESSAGES = 2000
+MAX_REMEMBERED_AT_ONCE = 8  # turns of a request; with all of them, one client would push out the others'
 MAX_SENT_BYTES = 64 * MIB  # of a request with frames
 LEFT_OUT = "(The frames that were here are left out.)"
 _SETTINGS = TypeAdapter(dict[str, TurnSettings])
@@ -142,7 +145,7 @@ class ChatFrames:
         """The turns that show frames: of their own videos or, if they have only a text, of all so far."""
         dialect, names, taken = chat.dialect, chat.names, chat.taken
         hashed, turns, question = hashlib.blake2b(digest_size=16), list[Turn](), ""
-        hashed.update(str(chat.fields.get("previous_response_id")).encode())
+        hashed.update(msgspec.json.encode(chat.fields.get("previous_response_id")))
         roles = [dialect.role(message) for message in messages]
         starts = [n for n in range(1, len(roles)) if roles[n] == "assistant" != roles[n - 1]]
         for start, end in pairwise([0, *starts, len(roles)]):
@@ -157,8 +160,8 @@ class ChatFrames:
                     turn.messages[n] = messages[n]
                     named.append((video.id, source.name, source.place))
                     names.setdefault(video.id, source.name)
-                said = msgspec.json.encode([messages[n], named], enc_hook=lambda _: None)
-                await asyncio.to_thread(hashed.update, said)
+                hashed.update(msgspec.json.encode([messages[n], named], enc_hook=lambda _: None))
+                await asyncio.sleep(0)  # there may be thousands
                 if roles[n] == "user" and (text := _text(messages[n])):
                     texts[n] = text
             question = "\n".join(texts.values())[:MAX_QUESTION_CHARS] or question
@@ -176,16 +179,16 @@ class ChatFrames:
         """The video at an address, or in a data URL; fetched or decoded if it is new."""
         try:
             return await self._video(source.address, source.name)
-        except Refusal as error:
-            raise Refusal(error.status, f"{source.place}: {error}", error.retry_after) from error
+        except FramenestError as error:
+            wait = getattr(error, "retry_after", None)
+            raise Refusal(status_of(error), f"{source.place}: {error}", wait) from error
 
     async def _video(self, address: str, name: str) -> LibraryVideo:
         library = self.service.library
         if re.fullmatch(r"[0-9a-f]{16}", id_ := address.removeprefix("framenest://")):
             return library.get(id_)
         if address[:5].lower() == "file:":
-            path = re.sub("^file:(?://)?", "file://", address, flags=re.IGNORECASE)
-            return await asyncio.to_thread(library.add_path, path)
+            return await asyncio.to_thread(library.add_path, address)
         if not is_data(address) and "://" not in address:
             known = "file:///folder/kiln.mp4, https://host/kiln.mp4 or the data in base64"
             raise Refusal(422, f"{address[:100]!r} is no address of a video; give {known}")
@@ -229,16 +232,15 @@ class ChatFrames:
 
     def remember(self, shown: ShownTurn, response: str | None = None) -> None:
         """Keep how a turn was answered, unless that is known, and what the response follows."""
-        key, answer = shown.turn.key, [shown.turn.k, shown.offers, shown.turn.rankings]
-        for name, value in (key, answer), (shown.turn.digest, key):
-            self.journal.remember(name, self.journal.recall(name) or value)
+        answer = [shown.turn.k, shown.offers, shown.turn.rankings]
+        values: dict[str, Any] = {shown.turn.key: answer, shown.turn.digest: shown.turn.key}
         if response:
-            self.journal.remember(f"response:{response}", [shown.chat.names, shown.frames])
+            values[f"response:{response}"] = [shown.chat.names, shown.frames]
+        for name, value in values.items():
+            self.journal.remember(name, self.journal.recall(name) or value)
 
-    async def request(
-        self, chat: Conversation, k: int, limit: int = MOST_SHOWN
-    ) -> tuple[bytes, ShownTurn | None]:
-        """The request with at most `limit` frames in place of its videos, and the last turn that has some.
+    async def request(self, chat: Conversation, k: int) -> tuple[bytes, ShownTurn | None]:
+        """The request with frames in place of its videos, and the last turn that has some.
 
         k: the budget of the last turn, if that is not answered.
         """
@@ -246,27 +248,34 @@ class ChatFrames:
             chat.turns[-1].k, chat.turns[-1].offer = k, k != chat.rungs[-1]
         if not chat.turns:
             return msgspec.json.encode(chat.fields), None
-        shows = list[tuple[int, list[tuple[str, list[int]]]]]()
+        most = self.settings.max_images
+        while True:
+            budgets = await asyncio.to_thread(self._budgets, chat, most)
+            if budgets[-1]:
+                content, shown = await self._with_frames(chat, budgets)
+                if len(content) <= MAX_SENT_BYTES:
+                    return content, shown
+            if not budgets[-1] or not most:
+                limits = f"{self.settings.max_images} images and {MAX_SENT_BYTES / MIB:g} MiB"
+                videos = len(chat.turns[-1].videos)
+                raise Refusal(413, f"a request has at most {limits}; this turn, of {videos} videos, has more")
+            most = most * MAX_SENT_BYTES // len(content)
+
+    def _budgets(self, chat: Conversation, most: int) -> list[int]:
+        """How many frames each turn shows of each of its videos, at most `most` in all."""
+        turns = list[tuple[int, list[tuple[str, list[int]]]]]()
         for turn in chat.turns:
             ranks = [self.service.rankings.get(id_).frames.tolist() for id_ in turn.rankings]
-            shows.append((turn.k, [*zip((video.id for video in turn.videos), ranks, strict=True)]))
-        while True:
-            budgets = thinned(shows, limit, chat.frames)
-            if not budgets[-1]:
-                videos = len(chat.turns[-1].videos)
-                raise Refusal(413, f"a request has at most {limit} images; this turn has {videos} videos")
-            content, shown = await self._with_frames(chat, budgets)
-            if len(content) <= MAX_SENT_BYTES or not limit:
-                return content, shown
-            limit = limit * MAX_SENT_BYTES // len(content)
+            turns.append((turn.k, [*zip((video.id for video in turn.videos), ranks, strict=True)]))
+        return thinned(turns, most, chat.frames)
 
     async def _with_frames(self, chat: Conversation, budgets: list[int]) -> tuple[bytes, ShownTurn]:
         frames, messages = dict(chat.frames), [*chat.fields[chat.dialect.messages]]
-        for turn, k in zip(chat.turns, budgets, strict=True):
+        for left, turn, k in zip(range(len(budgets), 0, -1), chat.turns, budgets, strict=True):
             contents, shown = await self.show(chat, turn, k, frames)
             for place, message in turn.messages.items():
                 messages[place] = put_frames(message, contents)
-            if turn.answered:
+            if turn.answered and left <= MAX_REMEMBERED_AT_ONCE:
                 self.remember(shown)
             if shown.offers:
                 messages[place]["content"].append({"type": "text", "text": OTHERWISE})
@@ -281,7 +290,7 @@ class ChatFrames:
         """
         contents, times, evidence, complete = list[list[Any]](), list[str](), list[str](), True
         for video, ranking, label in zip_longest(turn.videos, turn.rankings, turn.labels):
-            prefix = self.service.rankings.get(ranking).prefix(max(k, 1))
+            prefix = (await asyncio.to_thread(self.service.rankings.get, ranking)).prefix(max(k, 1))
             before = frames.get(video.id, [])
             new = prefix.part(~np.isin(prefix.frames, before) & (k > 0))
             parts = await self._images(ranking, new) if k else [{"type": "text", "text": LEFT_OUT}]
@@ -324,35 +333,43 @@ def thinned(
     >>> thinned([(8, [kiln]), (16, [kiln])], 16, {}), thinned([(8, [kiln])], 5, {})
     ([8, 16], [5])
     """
+    before = {(video, frame) for video, frames in shown.items() for frame in frames}
+    images, budgets, oldest = Counter[tuple[str, int]](), list[int](), 0  # how many turns show each image
 
-    def images() -> int:
-        seen, count = {video: set(frames) for video, frames in shown.items()}, 0
-        for budget, (_, videos) in zip(budgets, turns, strict=False):
-            for video, ranked in videos:
-                new = set(ranked[:budget]) - seen.setdefault(video, set())
-                seen[video] |= new
-                count += len(new)
-        return count
+    def show(turn: int, budget: int) -> None:
+        low, high = sorted((budgets[turn], budget))
+        count = 1 if budget == high else -1
+        for video, ranked in turns[turn][1]:
+            for image in {(video, frame) for frame in ranked[low:high]} - before:
+                images[image] += count
+                if not images[image]:
+                    del images[image]
+        budgets[turn] = budget
 
-    budgets = list[int]()
-    for k, _ in turns:
-        budgets.append(k)
-        room = limit if images() <= limit else limit * 3 // 4
-        for n in range(len(budgets) - 1):
-            while budgets[n] and images() > room:
-                budgets[n] //= 2
-        while budgets[-1] and images() > limit:
-            budgets[-1] -= 1
+    for turn, (k, videos) in enumerate(turns):
+        budgets.append(0)
+        show(turn, k)
+        if len(images) > limit:
+            new = {(video, frame) for video, ranked in videos for frame in ranked[:k]} - before
+            room = limit * 3 // 4 if len(new) <= limit * 3 // 4 else limit
+            while len(images) > room and oldest < turn:
+                if budgets[oldest]:
+                    show(oldest, budgets[oldest] // 2)
+                else:
+                    oldest += 1
+            while len(images) > limit and budgets[turn]:
+                show(turn, budgets[turn] - 1)
     return budgets
 
 
-def parse_request(body: Body, dialect: Dialect) -> Conversation:
+def parse_request(content: bytes, dialect: Dialect) -> Conversation:
     """Take the videos and the field `framenest` out of a request."""
     try:
-        fields: dict[str, Any] = msgspec.json.decode(body.content, type=dict)
+        fields: dict[str, Any] = msgspec.json.decode(content, type=dict)
         has_settings = "framenest" in fields
         settings = _SETTINGS.validate_python({"framenest": fields.pop("framenest", {})})["framenest"]
-        messages, taken = fields.get(dialect.messages), list[list[VideoSource]]()
+        said = messages = fields.get(dialect.messages)
+        taken = list[list[VideoSource]]()
         if isinstance(messages, list):
             if len(messages) > MAX_MESSAGES:
                 raise Refusal(413, f"a conversation has at most {MAX_MESSAGES} messages")
@@ -361,9 +378,10 @@ def parse_request(body: Body, dialect: Dialect) -> Conversation:
             fields[dialect.messages] = kept = [*map(take_videos, messages, places, taken)]
             if VIDEO in kept:
                 raise Refusal(400, f"{places[kept.index(VIDEO)]}: a video belongs in a message's content")
-        for name in fields.keys() - {dialect.messages, "metadata", "tools"}:
-            if (source := any_video(fields[name], name)) is not None:
-                raise Refusal(400, f"{source.place}: no frames are chosen here; put the video into a message")
+            said = [None if dialect.role(message) == "assistant" else message for message in kept]
+        others = {name: fields[name] for name in fields.keys() - {"metadata", "tools"}}
+        shape = '{"type": "video_url", "video_url": {"url": …}} in the content of a message'
+        refuse_videos(others | {dialect.messages: said}, f"give a video as {shape}")
     except ValidationError as error:
         raise Refusal(400, first_problem(error.errors())) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -372,6 +390,12 @@ def parse_request(body: Body, dialect: Dialect) -> Conversation:
         raise Refusal(400, f"a conversation has at most {MAX_VIDEOS} videos")
     follows = dialect is RESPONSES and fields.get("previous_response_id") is not None
     return Conversation(dialect, fields, settings, taken, not (any(taken) or has_settings or follows))
+
+
+def refuse_videos(value: Any, instead: str) -> None:
+    """Refuse a video where no frames are chosen."""
+    if (source := any_video(value, "")) is not None:
+        raise Refusal(400, f"{source.place or 'the request'}: no frames are chosen here; {instead}")
 
 
 def _text(message: Any) -> str:
@@ -401,8 +425,13 @@ def _hash(address: str) -> str:
 
 async def _decoded(address: str) -> AsyncIterator[bytes]:
     """The data of a data URL, or base64 alone, piece by piece."""
+    left = b""
     try:
         for place in range(address.find(",", 0, 2048) + 1, len(address), MIB):
-            yield binascii.a2b_base64(address[place : place + MIB], strict_mode=True)
+            piece = left + base64_alone(address[place : place + MIB])
+            whole = len(piece) // 4 * 4
+            yield binascii.a2b_base64(piece[:whole], strict_mode=True)
+            left = piece[whole:]
+        yield binascii.a2b_base64(left + b"=" * (-len(left) % 4), strict_mode=True)
     except ValueError as error:
         raise Refusal(422, f"the data of a video is not base64 ({error})") from error

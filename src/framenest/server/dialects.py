@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import PurePosixPath
@@ -22,14 +23,19 @@ from framenest.video.source import VIDEO_SUFFIXES
 GATEWAY = "/v1/"
 VIDEO: Any = object()  # in a message: here are the frames of a video
 _CONTENTS = ("content", "output")  # fields with parts: of a message, and of the result of a tool
+_CALLS = ("_use", "_call")  # ends of the types of what a model asks a tool
 _VIDEO_TYPES = ("video_url", "video", "input_video")
-_LAYERS = (*_VIDEO_TYPES, "image_url", "file", "input_file", "source", "media")  # objects inside a part
 _FILE_TYPES = ("file", "input_file", "document", "image", "image_url", "input_image", "media")
-_ADDRESSES = ("url", "data", "base64", "file_data", "file_url", "file_uri", "file_id", *_LAYERS)
-_MEDIA_TYPES = ("media_type", "mime_type", "mimeType")
+_ADDRESSES = (
+    *("url", "uri", "data", "base64", "bytes", "blob", "source", "file_data", "file_url", "file_uri"),
+    *("fileUri", "file_id", *_VIDEO_TYPES, *_FILE_TYPES),
+)
+_MEDIA_TYPES = ("media_type", "mime_type", "mimeType", "mediaType", "format")
 _DATA_URL = re.compile(r"\s*data:([^,;]*)[^,]*,", re.IGNORECASE)
 MAX_ADDRESS_CHARS = 8192
+MAX_DEPTH = 100  # of parts inside parts
 _HEAD_CHARS = 512  # of base64; MPEG-TS needs 377 bytes
+_USUAL = bytes.maketrans(b"-_", b"+/")  # from the alphabet of addresses
 _FILE_NAMES = VIDEO_SUFFIXES - {".gif", ".ts"}  # those that name nothing else
 _VIDEO_BYTES = re.compile(
     rb"....(?:ftyp(?!hei|hev|mif|msf|avif|avis|M4[AB] )|moov|mdat|wide|pnot|styp)"  # MP4; not HEIC, AVIF, M4A
@@ -134,9 +140,13 @@ def take_videos(message: Any, place: str, taken: list[VideoSource]) -> Any:
         return [take_videos(part, f"{place}[{n}]", taken) for n, part in enumerate(message)]
     if not isinstance(message, dict):
         return message
-    if (source := video_source(message, place)) is not None:
+    if place.count("[") > MAX_DEPTH:
+        raise VideoError(f"{place[:40]}…: parts are nested more than {MAX_DEPTH} deep")
+    if not message.get("text") and (source := video_source(message, place)) is not None:
         taken.append(source)
         return VIDEO
+    if message.get("type") in _VIDEO_TYPES and not _frames(message):
+        raise VideoError(f"{place}: there is no video in this part")
     before, changed = len(taken), dict(message)
     for name in _CONTENTS:
         value = message.get(name)
@@ -157,51 +167,74 @@ def put_frames(message: Any, frames: Iterator[list[Any]]) -> Any:
 
 
 def any_video(value: Any, place: str) -> VideoSource | None:
-    """The first video anywhere in a value."""
-    waiting = [(value, place)]
-    while waiting:
-        value, place = waiting.pop()
-        if isinstance(value, dict):
-            if (source := video_source(value, place)) is not None:
-                return source
-            waiting += [(inner, f"{place}.{name}".lstrip(".")) for name, inner in value.items()]
-        elif isinstance(value, list):
-            waiting += [(inner, f"{place}[{n}]") for n, inner in enumerate(value)]
-    return None
+    """The first video anywhere in a value, but for what a model asks a tool."""
+    inner: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, dict) and not str(value.get("type")).endswith(_CALLS):
+        if (source := video_source(value, place)) is not None:
+            return source
+        inner = ((f".{name}", one) for name, one in value.items() if isinstance(one, dict | list))
+    elif isinstance(value, list):
+        inner = ((f"[{n}]", one) for n, one in enumerate(value) if isinstance(one, dict | list))
+    sources = (any_video(one, f"{place}{where}".lstrip(".")) for where, one in inner)
+    return next(filter(None, sources), None)
 
 
 def video_source(part: dict[str, Any], place: str) -> VideoSource | None:
-    """The video that a part of a message holds; None if it holds none, or frames that were chosen.
+    """The video that a part of a message holds, at most two objects inside; None if it holds none.
+
+    Frames that were chosen are no video.
 
     >>> video_source({"type": "video", "video": "file:///home/me/kiln.mp4"}, "content[0]").address
     'file:///home/me/kiln.mp4'
     >>> video_source({"type": "image_url", "image_url": {"url": "https://host/kiln.jpg"}}, "content[0]")
     """
     kind = part.get("type")
-    layers = [part, *(part[name] for name in _LAYERS if isinstance(part.get(name), dict))]
-    fields = {name: value for layer in layers for name, value in layer.items() if isinstance(value, str)}
-    name = fields.get("filename") or fields.get("title") or fields.get("name") or ""
-    media_type = next((fields[one] for one in _MEDIA_TYPES if one in fields), "")
+    if str(kind).endswith(_CALLS):
+        return None
+    inner = [one for name, one in part.items() if isinstance(one, dict) and name not in _CONTENTS]
+    layers = [part, *inner, *(one for layer in inner for one in layer.values() if isinstance(one, dict))]
+    every = [pair for layer in layers for pair in layer.items() if isinstance(pair[1], str)]
+    outer = dict(reversed(every))
+    name = outer.get("filename") or outer.get("title") or outer.get("name") or ""
+    media_type = next((outer[one] for one in _MEDIA_TYPES if "/" in outer.get(one, "")), "").lower()
     says = kind in _VIDEO_TYPES or "video_url" in part
-    for address in (fields[one] for one in _ADDRESSES if one in fields):
-        path = _path_of(address)
-        by_name = kind in _FILE_TYPES and _names_video(name, path)
-        if _is_video(address, media_type.lower(), says=says, by_name=by_name):
-            return VideoSource(address, name or unquote(path).rpartition("/")[2], place)
-    for frame in (frame for one in _VIDEO_TYPES if isinstance(part.get(one), list) for frame in part[one]):
-        if isinstance(frame, str) and _is_local(frame):
-            raise VideoError(f"{place}: frames at file:// addresses are not read here; give the video")
+    fields = [(is_data(text.strip()), field, text.strip()) for field, text in every]
+    for whole, field, text in sorted(fields, key=lambda one: not one[0]):  # data before its address
+        path = "" if whole else _path_of(text)
+        if field in _ADDRESSES:
+            by_name = kind in _FILE_TYPES and _names_video(name, path)
+            found = _is_video(text, media_type, says=says, by_name=by_name)
+        else:
+            found = whole and field not in (*_CONTENTS, "text") and _is_video(text, "")
+        if found:
+            return VideoSource(text, name or unquote(path).rpartition("/")[2], place)
+    if any(map(_is_local, _frames(part))):
+        raise VideoError(f"{place}: frames at file:// addresses are not read here; give the video")
     return None
+
+
+def _frames(part: dict[str, Any]) -> list[str]:
+    """What a part has in place of a video: addresses of images, or vLLM's JPEGs in one data URL."""
+    found = list[Any]()
+    for one in map(part.get, _VIDEO_TYPES):
+        one = one.get("url") if isinstance(one, dict) else one
+        found += one if isinstance(one, list) else [one]
+    return [frame for frame in found if isinstance(frame, str)]
 
 
 def is_data(address: str) -> bool:
     """Whether a video is here itself: as a data URL, or in base64 alone."""
-    start = _DATA_URL.match(address[:_HEAD_CHARS])
-    long = len(address) > MAX_ADDRESS_CHARS and "://" not in address[:12]
-    return start is not None or long or _VIDEO_BYTES.match(_first_bytes(address, 0)) is not None
+    if _DATA_URL.match(address[:_HEAD_CHARS]) or _VIDEO_BYTES.match(_first_bytes(address, 0)):
+        return True
+    return len(address) > MAX_ADDRESS_CHARS and "://" not in address[:12]
 
 
-def _is_video(address: str, media_type: str, *, says: bool, by_name: bool) -> bool:
+def base64_alone(text: str) -> bytes:
+    """Base64 without line breaks and in the usual alphabet, which strict decoders want."""
+    return text.encode(errors="replace").translate(_USUAL, b" \t\r\n")
+
+
+def _is_video(address: str, media_type: str, *, says: bool = False, by_name: bool = False) -> bool:
     """Whether an address, or data, is that of a video.
 
     says, by_name: whether the type of its part, or a file name, says so.
@@ -209,7 +242,7 @@ def _is_video(address: str, media_type: str, *, says: bool, by_name: bool) -> bo
     start = 0
     if url := _DATA_URL.match(address[:_HEAD_CHARS]):
         media_type, start = url[1].lower(), url.end()
-    elif re.match(r"\w+:", address):
+    elif re.match(r"\w\w+:", address):
         says = says or media_type.startswith("video/") or (by_name and address[:4].lower() == "http")
         return says or _is_local(address)
     if _VIDEO_BYTES.match(_first_bytes(address, start)):
@@ -229,13 +262,13 @@ def _names_video(*names: str) -> bool:
 
 def _path_of(address: str) -> str:
     try:
-        return urlsplit(address).path if "://" in address[:12] else ""
+        return urlsplit(address).path if "://" in address[:12] else address
     except ValueError:
         return ""
 
 
 def _first_bytes(base64: str, start: int) -> bytes:
-    try:
-        return binascii.a2b_base64(base64[start : start + _HEAD_CHARS])
-    except ValueError:
-        return b""
+    head = base64_alone(base64[start : start + _HEAD_CHARS])
+    with suppress(ValueError):
+        return binascii.a2b_base64(head[: len(head) // 4 * 4])
+    return b""

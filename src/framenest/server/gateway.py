@@ -6,16 +6,16 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any
 from urllib.parse import unquote
 
 import anyio
 import httpx
 import msgspec
+from anyio import to_thread
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
@@ -25,8 +25,8 @@ from framenest.lmm.prompt import cannot_tell, may_cannot_tell
 from framenest.protocols import GUESS
 from framenest.records import parse_json
 from framenest.server.body import Bodies, Body
-from framenest.server.conversation import ChatFrames, Conversation, ShownTurn, parse_request
-from framenest.server.dialects import CHAT, DIALECTS, GATEWAY, RESPONSES, Dialect, any_video, dialect_at
+from framenest.server.conversation import ChatFrames, Conversation, ShownTurn, parse_request, refuse_videos
+from framenest.server.dialects import CHAT, DIALECTS, GATEWAY, RESPONSES, Dialect, dialect_at
 from framenest.server.guard import Refusal, session, status_of
 from framenest.server.rankings import Rankings
 from framenest.server.server_settings import MIB
@@ -45,7 +45,7 @@ _NOT_SENT = re.compile(
 )
 _FOR_BROWSERS = (
     rb"|set-cookie|clear-site-data|refresh|link|alt-svc|strict-transport-security|service-worker-allowed"
-    rb"|access-control-.*|report-to|reporting-endpoints|nel|www-authenticate"
+    rb"|access-control-.*|content-security-policy.*|report-to|reporting-endpoints|nel|www-authenticate"
 )
 _NOT_RELAYED = re.compile(_HOP + rb"|date|server" + _FOR_BROWSERS, re.IGNORECASE)
 log = logging.getLogger("framenest.server")
@@ -66,54 +66,51 @@ class Gateway:
             timeout=httpx.Timeout(ANSWER_SILENT_SECONDS, connect=10.0, pool=None),
             limits=httpx.Limits(keepalive_expiry=2.0),  # as many as there are clients; servers have 5 seconds
         )
-        self._bodies = Bodies()
+        self._bodies, self._parsing = Bodies(), anyio.CapacityLimiter(1)  # more would leave the loop no time
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, until that is done or the client goes away."""
         if not self._url:
             raise Refusal(404, "this server has no gateway to a model; it was started without --upstream")
-        request, path = Request(scope, receive), scope["path"]
-        posts, refusal = request.method == "POST", None  # none also if the client leaves
-        is_chat = posts and dialect_at(path) is not None
-        is_json = is_chat or (posts and "json" in request.headers.get("content-type", ""))
-        async with self._bodies.read(request, is_json=is_json) as body, anyio.create_task_group() as group:
+        request = Request(scope, receive)
+        dialect = dialect_at(scope["path"]) if request.method == "POST" else None
+        reply = ClientReply(send, dialect or CHAT)
+        async with self._bodies.read(request) as body:
+            with anyio.CancelScope() as answering:
 
-            async def end_when_gone() -> None:
-                await receive()  # nothing else is to come
-                group.cancel_scope.cancel()
+                async def end_when_gone() -> None:
+                    await receive()  # nothing else is to come
+                    answering.cancel()
 
-            group.start_soon(end_when_gone)
-            reply = ClientReply(send, dialect_at(path) or CHAT)
-            answer = self._chat if is_chat else self._pass_json if is_json else self._relay
-            refusal = await self._refusal(answer(request, body, reply), reply)
-            group.cancel_scope.cancel()
-        if refusal is not None:
-            raise refusal
+                watching = asyncio.create_task(end_when_gone())
+                try:
+                    await (self._chat if dialect else self._pass)(request, body, reply)
+                except (FramenestError, httpx.HTTPError, httpx.InvalidURL) as error:
+                    refusal = self._refusal(error)
+                    if not reply.began:
+                        raise refusal from error
+                    await reply.piece(reply.dialect.error_event(refusal.status, str(refusal)), more=False)
+                finally:
+                    watching.cancel()
 
-    async def _refusal(self, answering: Awaitable[Any], reply: ClientReply) -> Refusal | None:
-        """Returns a refusal, since one that is raised within a task group becomes a group."""
-        try:
-            await answering
-            return None
-        except FramenestError as error:
-            status, wait = status_of(error), getattr(error, "retry_after", None)
-            refusal = Refusal(400 if status in (403, 404, 409, 422) else status, str(error), wait)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            late = isinstance(error, httpx.TimeoutException)
-            why = "no answer in time" if late else str(error) or "it broke off"
-            refusal = Refusal(504 if late else 502, f"{self._name}: {why}")
-        if not reply.began:
-            return refusal
-        await reply.piece(reply.dialect.error_event(refusal.status, str(refusal)), more=False)
-        return None
+    def _refusal(self, error: Exception) -> Refusal:
+        if isinstance(error, FramenestError):
+            status = status_of(error)
+            status = 400 if status in (403, 404, 409, 422) else status
+            return Refusal(status, str(error), getattr(error, "retry_after", None))
+        late = isinstance(error, httpx.TimeoutException)
+        why = "no answer in time" if late else str(error) or "it broke off"
+        return Refusal(504 if late else 502, f"{self._name}: {why}")
 
-    async def _pass_json(self, request: Request, body: Body, reply: ClientReply) -> None:
-        await asyncio.to_thread(refuse_videos, body, request.scope["path"])
+    async def _pass(self, request: Request, body: Body, reply: ClientReply) -> None:
+        if body.is_json:
+            await to_thread.run_sync(refuse_videos_in, body.content, limiter=self._parsing)
         await self._relay(request, body, reply)
 
     async def _chat(self, request: Request, body: Body, reply: ClientReply) -> None:
-        chat = await asyncio.to_thread(parse_request, body, reply.dialect)
+        chat = await to_thread.run_sync(parse_request, body.content, reply.dialect, limiter=self._parsing)
         if chat.is_plain:
+            del chat  # its objects take more memory than the body
             await self._relay(request, body, reply)
             return
         body.content = b""  # its size still counts: the fields take as much
@@ -128,21 +125,15 @@ class Gateway:
         """Read a conversation; a stream gets comments meanwhile, so that no client gives up."""
 
         async def comment() -> None:
-            while True:
+            while chat.fields.get("stream") is True:
                 await anyio.sleep(COMMENT_SECONDS)
                 await reply.comment("framenest is choosing frames")
 
-        refusal = None
-        async with anyio.create_task_group() as group:
-            if chat.fields.get("stream") is True:
-                group.start_soon(comment)
-            try:
-                await self._frames.read(chat)
-            except FramenestError as error:  # one that is raised within a task group becomes a group
-                refusal = error
-            group.cancel_scope.cancel()
-        if refusal is not None:
-            raise refusal
+        comments = asyncio.create_task(comment())
+        try:
+            await self._frames.read(chat)
+        finally:
+            comments.cancel()
 
     async def _relay(
         self, request: Request, body: Body, reply: ClientReply, turn: ShownTurn | None = None
@@ -157,7 +148,7 @@ class Gateway:
         content = body.slices() if body.content else b""
         async with self.client.stream(request.method, url, headers=headers, content=content) as response:
             if not (turn and turn.offers):
-                body.free()
+                body.content, body.size = b"", 0  # room for others
             if is_odd(response):
                 raise Refusal(502, f"{self._name}: the answer is not HTTP (status {response.status_code})")
             pieces = _one_by_one(response)
@@ -280,15 +271,14 @@ def match_header(rankings: Rankings, ids: Sequence[str]) -> dict[str, str]:
     return {"framenest-match": "; ".join(texts)} if texts else {}
 
 
-def refuse_videos(body: Body, path: str) -> None:
-    """Refuse a video where no frames are chosen."""
-    try:
-        source = any_video(msgspec.json.decode(body.content), "") if body.content else None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refusal(400, f"the request is not JSON ({error})") from error
-    if source is not None:
+def refuse_videos_in(content: bytes) -> None:
+    """Refuse a video in a body for another API; what is not JSON may pass."""
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
         known = ", ".join(f"{GATEWAY}{one}" for one in DIALECTS)
-        raise Refusal(400, f"{source.place}: {path} takes no videos here; frames are chosen at {known}")
+        try:
+            refuse_videos(msgspec.json.decode(content), f"they are at {known}")
+        except RecursionError as error:
+            raise Refusal(400, f"this JSON is nested too deeply ({error})") from error
 
 
 def _streams(response: httpx.Response) -> bool:

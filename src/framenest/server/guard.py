@@ -35,7 +35,7 @@ from framenest.server.server_settings import MIB, ServerSettings, is_loopback
 COOKIE = "framenest"
 UPLOAD_PATH = "/videos/upload"
 MAX_BODY_BYTES = 65_536  # bytes of a request that is no upload
-BODY_SECONDS = 30.0  # until all of them must have arrived
+BODY_SECONDS = 30.0  # until all of them must have arrived, and of grace for larger bodies
 OPEN_PATHS = ("/", "/health", "/session")  # without a token; they reveal nothing
 READING_METHODS = ("GET", "HEAD")
 
@@ -79,6 +79,11 @@ def status_of(error: FramenestError) -> int:
     if isinstance(error, Refusal):
         return error.status
     return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+
+
+def time_for(length: int) -> float:
+    """Seconds in which so many bytes must have arrived, at 128 KiB a second."""
+    return BODY_SECONDS + length / 2**17
 
 
 def refusal_response(path: str, error: FramenestError, message: str) -> JSONResponse:

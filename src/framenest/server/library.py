@@ -23,7 +23,7 @@ from framenest.cache.directory import DOWNLOADS, local_directory
 from framenest.cache.hashes import digest
 from framenest.cache.remote import open_store
 from framenest.errors import StoreError, VideoError
-from framenest.server.guard import ConcurrencyLimit, Refusal
+from framenest.server.guard import ConcurrencyLimit, Refusal, time_for
 from framenest.server.jobs import Journal
 from framenest.server.server_settings import MIB, ServerSettings
 from framenest.video.guarded_opening import check_guarded
@@ -119,7 +119,7 @@ class Library:
         path: below one of the folders, the first that has it; or absolute, inside one of them; or such a
             path as file://…
         """
-        if url := re.match(r"file://[^/]*([^?#]*)", path):  # urlsplit refuses some hosts
+        if url := re.match(r"file:(?://[^/]*)?([^?#]*)", path, re.IGNORECASE):  # urlsplit refuses some hosts
             path = unquote(url[1])
         if not self._folders:
             raise Refusal(403, "this server offers no folder of videos (--videos FOLDER); upload the video")
@@ -136,14 +136,14 @@ class Library:
                 raise Refusal(404, "no such video") from error
         if inside:
             raise Refusal(404, "no such video")
-        raise Refusal(403, "this path is outside the folder of videos (--videos FOLDER)")
+        raise Refusal(403, "this path is outside the folder of videos")
 
     async def upload(self, chunks: AsyncIterator[bytes], name: str) -> LibraryVideo:
         """Register a file that is sent."""
         with self._incoming(), closing(PartialFile(self._settings, self._storing)) as part:
             buffer, began = bytearray(), time.monotonic()
             while True:
-                _check_time(began)
+                _check_time(began, part.size + len(buffer))
                 try:
                     buffer += await asyncio.wait_for(anext(chunks), UPLOAD_SILENT_SECONDS)
                 except StopAsyncIteration:
@@ -174,7 +174,7 @@ class Library:
                         return self._fetch_page(url)
                     for piece in response.iter_raw():
                         part.write(piece)
-                        _check_time(began)
+                        _check_time(began, part.size)
             except httpx.HTTPStatusError as error:
                 status = error.response.status_code
                 raise Refusal(422, f"the address could not be fetched ({status})") from error
@@ -330,9 +330,11 @@ def disk_errors() -> Iterator[None]:
         raise StoreError(f"the video cannot be stored ({error.strerror})") from error
 
 
-def _check_time(began: float) -> None:
-    if time.monotonic() - began > UPLOAD_SECONDS:
-        raise Refusal(422, f"the video was not here after {UPLOAD_SECONDS:.0f} s")
+def _check_time(began: float, size: int) -> None:
+    """Refuse a video that comes in too slowly. size: bytes that are here."""
+    most = min(UPLOAD_SECONDS, time_for(size))
+    if time.monotonic() - began > most:
+        raise Refusal(422, f"the video was not here after {most:.0f} s ({size} bytes)")
 
 
 def _plain_name(name: str) -> str:

@@ -28,8 +28,8 @@ class ServerSettings:
     the user's cache). decoder: as for `open_video`. max_job: seconds of one job. hosts: web hosts that videos
     may be fetched from. preset: of questions that name none. upstream: the OpenAI-compatible server behind
     the gateway, which also answers the page's questions with answer_model. budget: frames that the gateway
-    shows for a turn; several are a ladder. with_transcript: send what is said beside the frames, in at most
-    transcript_tokens.
+    shows for a turn; several are a ladder. max_images: that the gateway sends in a request. with_transcript:
+    send what is said beside the frames, in at most transcript_tokens.
     """
 
     data: Path
@@ -51,6 +51,7 @@ class ServerSettings:
     upstream: str | None = None
     answer_model: str | None = None
     budget: Sequence[int] = (32,)
+    max_images: int = MOST_SHOWN
     with_transcript: bool = False
     transcript_tokens: int = TOKENS
 
@@ -58,7 +59,7 @@ class ServerSettings:
         for folder in self.videos:
             if not folder.is_dir():
                 raise ConfigError(f"{folder}: not a folder; give a folder of videos to offer")
-        for name in ("workers", "queue", "max_job", "max_upload", "max_stored"):
+        for name in ("workers", "queue", "max_job", "max_upload", "max_stored", "max_images"):
             if getattr(self, name) < 1:
                 raise BadSetting(name, getattr(self, name), "1 or more")
         if not 0 <= self.port <= 65535:
