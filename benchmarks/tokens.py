@@ -21,7 +21,8 @@ from framenest import MEC, Session, open_video
 from framenest.config import ScorerConfig
 from framenest.evaluation.grounded_questions import GroundedQuestion
 from framenest.evaluation.recall import Floats, inside, interval_of_mean
-from framenest.image_tokens import TIERS, TokenBudget
+from framenest.frames import ImageSpec
+from framenest.image_tokens import TIERS, Size, TokenBudget
 from framenest.images import ImageLimits
 from framenest.method.prefix import Prefix
 from framenest.scorers.ocr import ScreenText
@@ -52,11 +53,10 @@ class SizedRelevance:
     def _of(self, decoder: Any, scorer: Any) -> Any:
         return self._session.features(decoder, scorer, self._mec.config.index.thumbnail)
 
-    def __call__(self, prefix: Prefix, share: float) -> Floats:
-        """(K,) the relevance of a prefix's frames, seen with this share of the side."""
-        width, height = prefix.video.width, prefix.video.height
-        side = max(1, int(max(width, height) * share))
-        shrunk = open_video(prefix.read(max_side=side, video=self._decoder, progress=False), fps=1.0)
+    def __call__(self, prefix: Prefix, size: Size) -> Floats:
+        """(K,) the relevance of a prefix's frames, seen in this size."""
+        images = prefix.read(ImageSpec.squash(*size), video=self._decoder, progress=False)
+        shrunk = open_video(images, fps=1.0)
         places = np.arange(len(prefix))
         features = self._of(shrunk, self._session.scorer).get(places, "shrunk")
         relevance = self._features.relevance(features, self._question, self._probes)
@@ -71,30 +71,25 @@ def outcomes(question: GroundedQuestion, mec: MEC) -> dict[str, list[tuple[bool,
     """By images and budget: whether the answer is there, whether it is seen, and how many frames."""
     ranking = mec.rank(question.video, question.question)
     info = ranking.video
-    sides = {name: int(max(info.width, info.height) * share) for name, share in SHARES.items()}
+    whole = info.width, info.height
+    sides = {name: int(max(whole) * share) for name, share in SHARES.items()}
     images = {name: (None, ImageLimits(max_side=side)) for name, side in sides.items()}
     images["tiers"] = TIERS, ImageLimits()
-    relevance, known = SizedRelevance(mec, question), dict[tuple[int, float], float]()
+    relevance, known = SizedRelevance(mec, question), dict[tuple[int, Size], float]()
     found: dict[str, list[tuple[bool, bool, int]]] = {}
     for name, (tiers, limits) in images.items():
         for tokens in BUDGETS:
             prefix = ranking.prefix(TokenBudget(tokens, tiers, limits))
             answers = inside(prefix.seconds, question.intervals)
             shown = prefix.part(answers)
-            shares = [round(4 * size[0] / info.width) / 4 for size in shown.sizes]
-            for share in SHARES.values():
-                new = [
-                    share in (own, 1.0) and (frame, share) not in known
-                    for frame, own in zip(shown.frames.tolist(), shares, strict=True)
-                ]
+            each = list(zip(shown.frames.tolist(), shown.sizes, strict=True))
+            for size in {whole, *shown.sizes}:
+                new = [size in (own, whole) and (frame, size) not in known for frame, own in each]
                 if any(new):
                     part = shown.part(np.array(new))
-                    values = zip(part.frames.tolist(), relevance(part, share), strict=True)
-                    known |= {(frame, share): float(value) for frame, value in values}
-            seen = [
-                known[frame, share] >= LEAST_RELEVANCE * known[frame, 1.0]
-                for frame, share in zip(shown.frames.tolist(), shares, strict=True)
-            ]
+                    values = zip(part.frames.tolist(), relevance(part, size), strict=True)
+                    known |= {(frame, size): float(value) for frame, value in values}
+            seen = [known[frame, own] >= LEAST_RELEVANCE * known[frame, whole] for frame, own in each]
             found.setdefault(name, []).append((bool(answers.any()), any(seen), len(prefix)))
     return found
 

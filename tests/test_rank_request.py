@@ -53,7 +53,7 @@ def test_the_identity_holds_everything_but_what_only_affects_speed():
 
 @pytest.mark.parametrize("frames", [0, -1, True, 2.0, "8", None, np.int64(0)])
 def test_a_budget_is_a_whole_number_above_zero(frames):
-    with pytest.raises(BudgetError, match="a frame budget must be a whole number, 1 or more, not "):
+    with pytest.raises(BudgetError, match="a budget must be a whole number, 1 or more, not "):
         Budget(frames)
 
 

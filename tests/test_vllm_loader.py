@@ -89,8 +89,8 @@ class TestTheLoader:
     @pytest.mark.parametrize(
         ("given", "message"),
         [
-            ({"num_frames": -1}, "a frame budget must be a whole number, 1 or more, not -1"),
-            ({"num_frames": 8.0}, "a frame budget must be a whole number, 1 or more, not 8.0"),
+            ({"num_frames": -1}, "a budget must be a whole number, 1 or more, not -1"),
+            ({"num_frames": 8.0}, "a budget must be a whole number, 1 or more, not 8.0"),
             ({"fps": 2}, "media_io_kwargs.video has 'fps'; give num_frames, question, pairing"),
             ({"pairing": "images"}, "pairing = 'images' is not allowed"),
             ({"question": ""}, "the question is empty"),
@@ -120,7 +120,7 @@ class TestTheLoader:
 
     def test_no_video_stays_in_memory(self, clip):
         QuestionLoader.load_bytes(clip.read_bytes(), 4, question=QUESTION)
-        with pytest.raises(ValueError, match="frame budget"):
+        with pytest.raises(ValueError, match="budget"):
             QuestionLoader.load_bytes(clip.read_bytes(), 0, question=QUESTION)
         assert vllm_loader._session().held() == []
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Literal, Self, get_args
 
 from framenest.errors import BadSetting, ConfigError
+from framenest.text import is_url
 
 MAX_FLOAT = sys.float_info.max
 Allowed = tuple[str, Callable[[Any], bool]]
@@ -66,6 +67,8 @@ SUBTITLES: Allowed = (
     "auto, none, a file or a folder",
     lambda value: isinstance(value, str) and bool(value.strip()),
 )
+URL: Allowed = "an http(s) URL", lambda value: isinstance(value, str) and is_url(value)
+NAME: Allowed = "a name", lambda value: isinstance(value, str)
 DEVICES: Allowed = (
     "a name such as cpu or cuda:0, or several with commas",
     lambda value: isinstance(value, str) and all(part.strip() for part in value.split(",")),
@@ -242,13 +245,15 @@ class ScorerConfig(CheckedSettings):
         False, "Without a transcript, make one of the sound (extra `asr`: Whisper).", SWITCH
     )
     listen_url: str | None = setting(
-        None, "Have this OpenAI-compatible server do it; it gets the sound and $OPENAI_API_KEY.", ANY
+        None,
+        "Have this OpenAI-compatible server do it; it gets the sound and $OPENAI_API_KEY.",
+        optional(URL),
     )
     listen_model: str | None = setting(
         None,
         "A size of Whisper (tiny, base, small, medium, large-v3), a folder, org/name, or a plug-in; or the "
         "server's model. [default: small; the server's, if it has just one]",
-        ANY,
+        optional(NAME),
     )
     listen_translate: bool = setting(False, "Translate what is said into English.", SWITCH)
 

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from numbers import Integral
 
+from framenest.config import must_be
 from framenest.errors import BudgetError
 from framenest.frames import ImageSpec
 from framenest.images import ImageLimits
+from framenest.rank_request import Budget
 
 QWEN_CELL = 32  # pixels: patches of 16, merged 2 × 2
 QWEN_IMAGE = (65_536, 16_777_216)  # pixels of an image, minimum and maximum
@@ -18,7 +19,7 @@ QWEN_VIDEO = (4_096, 25_165_824)  # pixels of all frames of a video together, mi
 GPT_TILE = 512  # pixels; 85 tokens an image, and 170 a tile
 GEMINI_LEVELS = {"low": 280, "medium": 560, "high": 1120}  # the most tokens of an image, by media_resolution
 TIERS = (4, 16)
-"""Last rank of a full-size image, and last of one with half its side; later ones have a quarter."""
+"""Last rank of a full-size image, and last of one with half its side or more; later ones have a quarter."""
 
 Size = tuple[int, int]
 """(width, height) in pixels."""
@@ -72,10 +73,12 @@ class TokenBudget:
 
     Args:
         tokens: of all images.
-        tiers: as TIERS, so that a larger budget keeps every image of a smaller one; None for one size.
+        tiers: the last ranks as in TIERS, so that a larger budget keeps every image of a smaller one; None
+            for one size.
         limits: of a full-size image.
         cost: the tokens of images for the model, by their times, ascending, and their sizes in any order; by
-            default Qwen3-VL. `framenest.lmm.token_budget` knows others.
+            default Qwen3-VL. `framenest.lmm.token_budget` knows others. What it charges at least for an image
+            is how small images get.
 
     >>> seconds = [float(i) for i in range(256)]
     >>> [len(TokenBudget(8000, tiers).fit(seconds, 1280, 720)) for tiers in (None, TIERS)]
@@ -83,24 +86,48 @@ class TokenBudget:
     """
 
     tokens: int
-    tiers: tuple[int, int] | None = None
+    tiers: tuple[int, int] | None = TIERS
     limits: ImageLimits = ImageLimits()
-    cost: Callable[[Sequence[float], Sequence[Size]], int] | None = None
+    cost: Callable[[Sequence[float], Sequence[Size]], int] = lambda _, sizes: sum(
+        image_cells(*size) for size in sizes
+    )
 
     def __post_init__(self) -> None:
-        if isinstance(self.tokens, bool) or not isinstance(self.tokens, Integral) or self.tokens < 1:
-            raise BudgetError(f"a budget in tokens must be a whole number, 1 or more, not {self.tokens!r}")
+        Budget(self.tokens)
+        must_be("tiers", self.tiers, tuple | None, "two ranks such as (4, 16), or None")
+        for last in self.tiers or ():
+            must_be("a rank in tiers", last, int, "a whole number")
+
+    def sizes(self, count: int, width: int, height: int) -> list[Size]:
+        """The sizes of the first ranks' images, by rank alone; each as large as its tier's tokens allow.
+
+        count: of ranks. width, height: of the video.
+
+        >>> TokenBudget(8000, (1, 2)).sizes(3, 640, 360)
+        [(640, 360), (366, 206), (366, 206)]
+        """
+
+        def size(short: int) -> Size:
+            return ImageSpec.short_side(short).size(width, height)
+
+        def cost(short: int) -> int:
+            return self.cost([0.0], [size(short)])
+
+        full, tiers = min(self.limits.size(width, height)), self.tiers or ()
+        sizes = list[Size]()
+        for tier in range(len(tiers) + 1):
+            least = max(1, full >> tier)
+            most = cost(least)
+            sizes.append(size(max(side for side in range(least, full + 1) if cost(side) <= most)))
+        return [sizes[sum(rank >= last for last in tiers)] for rank in range(count)]
 
     def fit(self, seconds: Sequence[float], width: int, height: int) -> list[Size]:
         """The sizes of the most first ranks whose images fit; BudgetError if not even one does.
 
         seconds: of the frames, best first. width, height: of the video.
         """
-        short, ranks = min(self.limits.size(width, height)), range(1, len(seconds) + 1)
-        shorts = [max(1, short >> sum(rank > last for last in self.tiers or ())) for rank in ranks]
-        sizes = [ImageSpec.short_side(side).size(width, height) for side in shorts]
-        cost = self.cost or (lambda _, sizes: sum(image_cells(*size) for size in sizes))
-        costs = [cost(sorted(seconds[:rank]), sizes[:rank]) for rank in ranks]
+        sizes, ranks = self.sizes(len(seconds), width, height), range(1, len(seconds) + 1)
+        costs = [self.cost(sorted(seconds[:rank]), sizes[:rank]) for rank in ranks]
         if self.tokens < min(costs):
             raise BudgetError(f"{self.tokens} tokens hold no image; give {min(costs)}, or smaller images")
         return sizes[: max(rank for rank, cost in zip(ranks, costs, strict=True) if cost <= self.tokens)]

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from framenest.cache.directory import DirectoryStore, keep
 from framenest.cache.hashes import digest
 from framenest.config import ScorerConfig
-from framenest.errors import MissingExtra, ModelError, ScorerError
+from framenest.errors import ConfigError, MissingExtra, ModelError, ScorerError
 from framenest.models import CATALOGUE, locate
 from framenest.plugins import load_plugin, plugins
 from framenest.processes import cores
 from framenest.protocols import Progress, Store
 from framenest.scorers.checkpoint import EachProcess
-from framenest.text import one_line
+from framenest.text import one_line, size_text
 from framenest.transcript import Line, Transcript
 from framenest.video.decoder import SOUND_RATE, Decoder, HasStreams
 
@@ -47,7 +47,8 @@ class Recognizer(NamedTuple):
 def whisper(model: str, store: DirectoryStore, config: ScorerConfig) -> Recognizer:
     """Whisper through faster-whisper, which skips what is no voice. model: a size, a folder or org/name."""
     if missing := CATALOGUE["asr"].missing():
-        raise ScorerError(f"{MissingExtra('asr', missing)} (260 MB) && framenest models fetch asr (486 MB)")
+        fetch = f"framenest models fetch asr ({size_text(CATALOGUE['asr'].size)})"
+        raise ScorerError(f"{MissingExtra('asr', missing)} (260 MB) && {fetch}")
     import ctranslate2
     from faster_whisper import WhisperModel
 
@@ -99,10 +100,12 @@ def transcribe(video: Decoder, recognizer: Recognizer, store: Store, progress: P
             done["lines"] += [line for line in lines if start <= SOUND_RATE * (line[0] + line[1]) / 2 < end]
             done |= {"end": min(end, start + len(samples)), "complete": end == math.inf}
             keep(store, key, done, {})
-    except (ModelError, ScorerError) as error:
+    except (ConfigError, ModelError, ScorerError) as error:
         return Transcript("", (), (f"no transcript of the sound: {error}",))
     if not done["lines"]:
-        why = "no speech in it" if done["end"] else "none can be decoded"
+        streams = video.streams() if isinstance(video, HasStreams) else []
+        damaged = any(stream.startswith("audio") for stream in streams)
+        why = "no speech in it" if done["end"] else "none can be decoded" if damaged else "it has none"
         return Transcript(name, (), (f"no transcript of the sound: {why}",))
     transcript = Transcript.of(name, (Line(*line[:4]) for line in done["lines"]), video.info.duration)
     return replace(transcript, language=mode(line[4] for line in done["lines"]))

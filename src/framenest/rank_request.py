@@ -17,7 +17,7 @@ MAX_DESCRIPTIONS = 16
 
 
 class Budget(int):
-    """How many frames may be shown: a whole number, 1 or more.
+    """How many frames may be shown, or tokens spent on them: a whole number, 1 or more.
 
     Raises:
         BudgetError: it is another number, or no number.
@@ -30,7 +30,7 @@ class Budget(int):
 
     def __new__(cls, frames: object) -> Self:
         if isinstance(frames, bool) or not isinstance(frames, Integral) or frames < 1:
-            raise BudgetError(f"a frame budget must be a whole number, 1 or more, not {frames!r}")
+            raise BudgetError(f"a budget must be a whole number, 1 or more, not {frames!r}")
         return super().__new__(cls, frames)
 
     @classmethod

@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any, TypeVar
 
 from framenest.cache.directory import FeaturesLimit, local_directory
@@ -32,6 +33,7 @@ MAX_MEMORY_BYTES = 4 * 2**30
 """Default limit for open videos, indexes and features in a session's memory, in bytes."""
 MAX_ITEMS = 512
 """Items in memory at most, however small."""
+ANEW_SECONDS = 60.0  # after which a recognizer that failed is asked again about the same video
 
 Item = TypeVar("Item")
 
@@ -89,6 +91,7 @@ class Session:
         self._items: dict[tuple[Any, ...], Any] = {}
         """Decoders, indexes and features, the least recently used first."""
         self._has_new = False
+        self._unheard = "", 0.0, Transcript("")  # the last video, until when, why
 
     def __reduce__(self) -> tuple[partial[Session], tuple[()]]:
         return partial(type(self), **self._arguments), ()
@@ -194,11 +197,16 @@ class Session:
             transcript = find_transcript(decoder, wanted, self.store)
         if self.recognizer is None or (transcript and transcript.lines):
             return transcript
-        with self.timing("listen"):
-            spoken = transcribe(decoder, self.recognizer, self.store, self.progress)
+        video, until, spoken = self._unheard
+        if video != decoder.info.fingerprint or monotonic() > until:
+            with self.timing("listen"):
+                spoken = transcribe(decoder, self.recognizer, self.store, self.progress)
+            if not spoken.source:
+                self._unheard = decoder.info.fingerprint, monotonic() + ANEW_SECONDS, spoken
         notes, language = (*(transcript.notes if transcript else ()), *spoken.notes), spoken.language or "en"
         if not self.scoring.listen_translate and not language.lower().startswith("en"):
-            notes += (f"spoken in {language}; what is said is compared in English (see listen_translate)",)
+            how = "add --listen-translate (in Python listen_translate=True)"
+            notes += (f"the speech is in {language}, but questions are only compared with English; {how}",)
         return replace(spoken, notes=notes)
 
     def speech(self, transcript: Transcript) -> Speech:

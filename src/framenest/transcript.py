@@ -52,6 +52,10 @@ class Line(NamedTuple):
     text: str
     confidence: float | None = None  # of a speech recognizer, in [0, 1]
 
+    def surely(self, least: float) -> bool:
+        """Whether its words are, with this confidence at least, what is said."""
+        return self.confidence is None or self.confidence >= least
+
 
 @dataclass(frozen=True)
 class Transcript:

@@ -226,7 +226,7 @@ def test_look_at_as_many_as_fit(ask):
     ranks = [int(rank) for rank in re.findall(r", rank (\d+), ", text(result))]
     assert sorted(ranks) == [1, 2, 3, 4, 5, 6, 7]
     assert [image.size for image in pictures(result)] == [
-        (480, 320) if rank <= 4 else (240, 160) for rank in ranks
+        (480, 320) if rank <= 4 else (242, 161) for rank in ranks
     ]
     assert re.search(r"look_id: \S+-7", text(result))
 

@@ -360,7 +360,7 @@ def test_a_budget_in_tokens(capsys, clip, table):
         for wrong, why in (
             (["-k", 8], "--budget has no effect: --tokens says how many frames"),
             (["--selector", "uniform"], "--tokens is for the selector mec, not for uniform; give -k"),
-            (["--style", "vllm-video"], "tiers need images"),
+            (["--style", "vllm-video"], "--tiers has no effect: the frames of a video have one size"),
         ):
             code, _, err = run(capsys, "ask", clip, "What?", *given, *wrong, "--base-url", server.url)
             assert (code, why in err) == (2, True), err

@@ -7,7 +7,7 @@ import wave
 import numpy as np
 import pytest
 
-from framenest import ScorerConfig
+from framenest import MEC, ScorerConfig, Session
 from framenest.cache.directory import DirectoryStore
 from framenest.errors import ConfigError
 from framenest.listening import load_recognizer, transcribe
@@ -58,7 +58,36 @@ def test_the_sound_is_sent_and_the_segments_are_lines(talk, cache, monkeypatch):
     ]
     assert [line.confidence for line in transcript.lines] == pytest.approx([0.819, 0.223], abs=1e-3)
     assert transcript.language == "english"
-    assert transcript.source == f"the sound, by whisper-7 at {server.url}"
+    assert transcript.source == f"the sound, by the model at {server.url}"
+
+
+def test_what_is_cached_serves_while_the_server_is_down(talk, cache):
+    with ScriptedServer(SAID) as server:
+        heard = [listen(talk, cache, server.url, **model) for model in ({}, {"listen_model": "large"})]
+    assert [listen(talk, cache, server.url, **model) for model in ({}, {"listen_model": "large"})] == heard
+    assert [len(transcript.lines) for transcript in heard] == [2, 2]
+
+
+@pytest.mark.parametrize("language", [7, ["en"], {"a": 1}, None, ""])
+def test_a_language_that_is_no_name_is_unknown(talk, cache, language):
+    with ScriptedServer((200, SAID[1] | {"language": language})) as server:
+        for _ in range(2):  # the second one from the cache
+            transcript = listen(talk, cache, server.url)
+            assert (len(transcript.lines), transcript.language or None) == (2, None)
+
+
+def test_a_server_that_fails_is_asked_once_for_a_video(talk, tmp_path, cache):
+    """Not by each step of the work; another video asks anew, and so does this one after a minute."""
+    other = open_video(talking_video(tmp_path / "other.mkv", beeps(4, 4)))
+    with ScriptedServer((400, {"error": {"message": "no"}}), SAID) as server:
+        session = Session(None, store=cache, scoring=ScorerConfig(listen_url=server.url))
+        MEC(session=session).index(talk)
+        notes = [session.transcript(talk).notes for _ in range(3)]
+        assert len(server.requests) == 1
+        assert {note for (note,) in notes} == {f"no transcript of the sound: {server.url} answered 400: no"}
+        assert len(session.transcript(other).lines) == 2
+        session._unheard = session._unheard[0], 0.0, session._unheard[2]
+        assert len(session.transcript(talk).lines) == 2
 
 
 @pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")  # OpenAI's own models; servers offer it
@@ -101,9 +130,18 @@ def test_a_server_that_is_down_is_one_note(talk, cache):
     assert note.startswith(f"no transcript of the sound: {url}: cannot connect")
 
 
-def test_a_server_of_several_models_needs_a_name(cache):
-    with ScriptedServer(SAID, models=("a", "b")) as server, pytest.raises(ConfigError, match="lists a, b"):
-        load_recognizer(ScorerConfig(listen_url=server.url), DirectoryStore(cache))
+def test_a_server_of_several_models_needs_a_name(talk, cache):
+    with ScriptedServer(SAID, models=("a", "b")) as server:
+        (note,) = listen(talk, cache, server.url).notes
+    assert note == f"no transcript of the sound: choose a model; {server.url} lists a, b"
+
+
+def test_a_wrong_address_or_name_is_one_line():
+    for wrong in ("foo", "localhost:8000", 5):
+        with pytest.raises(ConfigError, match=f"listen_url = {wrong!r} is not .* an http"):
+            ScorerConfig(listen_url=wrong)
+    with pytest.raises(ConfigError, match="listen_model = 5 is not allowed; it must be a name"):
+        ScorerConfig(listen_model=5)
 
 
 def test_segments_without_usable_times_are_left_out(talk, cache):

@@ -6,15 +6,21 @@ import math
 import numpy as np
 import pytest
 
+from command_line import run
 from framenest import MEC, ScorerConfig, Session, listening
 from framenest.cache.directory import DirectoryStore
 from framenest.listening import Recognizer, load_recognizer, transcribe
 from framenest.method.ranking import Ranking
+from framenest.protocols import MatchStrength
+from framenest.report.document import document
+from framenest.scorers.video_features import VideoFeatures
+from framenest.selectors.selection import load_result
 from framenest.transcript import Line, Transcript, read_lines
 from framenest.video.decoder import SOUND_RATE
 from framenest.video.opening import open_video
 from media import numbered_video, talking_video
 from recognizers import Scripted, beeps
+from scripted_server import ScriptedServer
 
 WORDS = {3: "We heated the kiln to twelve hundred degrees.", 5: "Then the cups cooled.", 8: "Good night."}
 
@@ -117,7 +123,7 @@ def test_progress_counts_seconds_to_the_end(talk, store):
 
 def test_what_cannot_be_heard_is_one_note(tmp_path, store, talk):
     for number, (video, why) in enumerate((
-        (numbered_video(tmp_path / "mute.mp4", 30), "none can be decoded"),
+        (numbered_video(tmp_path / "mute.mp4", 30), "it has none"),
         (talking_video(tmp_path / "still.mkv", np.zeros(48_000, np.float32)), "no speech in it"),
         (talking_video(tmp_path / "noise.mkv", beeps(9)), "no speech in it"),
     )):  # fmt: skip
@@ -192,7 +198,8 @@ def test_another_language_is_noted(monkeypatch):
     german = session(monkeypatch, Scripted({3: "Der Ofen war heiß."}, language="de"))
     transcript = german.transcript(german.open("talk.mkv"))
     assert transcript.language == "de"
-    assert transcript.notes == ("spoken in de; what is said is compared in English (see listen_translate)",)
+    (note,) = transcript.notes
+    assert note.startswith("the speech is in de, but questions are only compared with English; add --listen-")
     translated = session(
         monkeypatch, Scripted({3: "The kiln was hot."}, language="de"), listen_translate=True
     )
@@ -208,6 +215,30 @@ def test_a_failure_leaves_the_ranking_as_it_is_without_listening(monkeypatch):
     assert broken.frames.tolist() == plain.frames.tolist()
     assert broken.transcript.notes == ("no transcript of the sound: the recognizer broke down",)
     assert json.loads(broken.dumps())["transcript"]["notes"] == list(broken.transcript.notes)
+
+
+@pytest.mark.usefixtures("place")
+def test_every_command_tells_a_failure(monkeypatch, capsys):
+    pytest.importorskip("openai", reason="needs the extra `ask`")
+    why = "no transcript of the sound: the recognizer broke down"
+    Scripted(WORDS, fails_at=range(99)).install(monkeypatch)
+    heard = ("--scorer", "table:scores.csv", "--listen", "--listen-model", "scripted")
+    asked = ("talk.mkv", ASKED, "-k", 2, *heard)
+    monkeypatch.setattr(VideoFeatures, "match_strength", lambda *_: MatchStrength(0.9, "strong"))
+    assert why in run(capsys, "rank", *asked, "-o", "ranking.json")[1]
+    assert why in json.loads(run(capsys, "rank", *asked, "--json")[1])["notes"]
+    assert f"mec: {why}" in run(capsys, "select", *asked, "-o", "selection.json")[2]
+    assert why in json.loads(run(capsys, "select", *asked, "--json", "-q")[1])["stats"]["notes"]
+    results = [load_result(name) for name in ("ranking.json", "selection.json")]
+    for some in (results[:1], results[1:], results):
+        assert document(some)["video"]["notes"] == [why]
+    with ScriptedServer("A kiln.") as server:
+        for verdict, selector in (("strong", "mec"), ("none", "uniform")):
+            match = MatchStrength(0.9, verdict)
+            monkeypatch.setattr(VideoFeatures, "match_strength", lambda *_, match=match: match)
+            assert why in run(capsys, "ask", *asked, "--base-url", server.url)[2]
+            answer = json.loads(run(capsys, "ask", *asked, "--base-url", server.url, "--json", "-q")[1])
+            assert (answer["selector"], answer["notes"]) == (selector, [why])
 
 
 def test_listening_is_off_by_default(store):

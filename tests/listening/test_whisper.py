@@ -85,7 +85,9 @@ def test_a_model_that_cannot_be_loaded_is_one_line(weights, store, tmp_path):
 
 
 def test_without_weights_the_error_says_how_to_get_them(store):
-    with pytest.raises(ScorerError, match=r"weights of 'asr' are not .*; run: framenest models fetch asr$"):
+    with pytest.raises(
+        ScorerError, match=r"weights of 'asr' are not .*; run: framenest models fetch asr \(463.5 MiB\)$"
+    ):
         load_recognizer(ScorerConfig(listen=True), store)
     with pytest.raises(ScorerError, match=r"run: framenest models fetch asr:tiny$"):
         load_recognizer(ScorerConfig(listen=True, listen_model="tiny"), store)
@@ -96,7 +98,7 @@ def test_without_weights_the_error_says_how_to_get_them(store):
 def test_without_the_extra_the_error_names_it_and_its_size(store, monkeypatch):
     missing = replace(models.CATALOGUE["asr"], packages=("faster_whisper_none_such",))
     monkeypatch.setitem(models.CATALOGUE, "asr", missing)
-    how = r"\[asr\]'? \(260 MB\) && framenest models fetch asr \(486 MB\)$"
+    how = r"\[asr\]'? \(260 MB\) && framenest models fetch asr \(463.5 MiB\)$"
     with pytest.raises(ScorerError, match=how):
         load_recognizer(ScorerConfig(listen=True), store)
 

@@ -31,26 +31,37 @@ def ranking(tmp_path_factory):
 
 def test_one_size_for_all():
     """An image of 1280 × 720 is 40 × 22 cells of Qwen's, 880 tokens: nine of them are 7,920."""
-    assert sizes(7_920) == sizes(8_799) == [(1280, 720)] * 9
-    assert len(sizes(8_800)) == 10
+    assert sizes(7_920, tiers=None) == sizes(8_799, tiers=None) == [(1280, 720)] * 9
+    assert len(sizes(8_800, tiers=None)) == 10
 
 
 def test_sharp_first_small_later():
     """Four of 880, twelve of 20 × 11 = 220, the rest 11 × 6 = 66: 3,520 + 2,640 + 27 × 66 = 7,942."""
-    tiered = sizes(8_000, tiers=TIERS)
-    assert tiered == [(1280, 720)] * 4 + [(640, 360)] * 12 + [(320, 180)] * 27
-    assert len(sizes(7_941, tiers=TIERS)) == 42
-    assert sizes(8_000, tiers=(0, 1))[:3] == [(640, 360), (320, 180), (320, 180)]
-    larger = sizes(16_000, tiers=TIERS)
+    tiered = sizes(8_000)
+    assert tiered == [(1280, 720)] * 4 + [(652, 367)] * 12 + [(366, 206)] * 27
+    assert len(sizes(7_941)) == 42
+    assert sizes(8_000, tiers=(0, 1))[:3] == [(652, 367), (366, 206), (366, 206)]
+    larger = sizes(16_000)
     assert larger[: len(tiered)] == tiered
 
 
-def test_limits_bound_the_full_size():
-    assert sizes(3_000, tiers=(1, 2), limits=ImageLimits(max_side=640))[:3] == [
-        (640, 360),
-        (320, 180),
-        (160, 90),
-    ]
+def test_no_image_is_smaller_than_what_it_costs():
+    """Qwen charges 66 for a side of 90, 180 or 206 pixels; GPT 85 up to 512, Gemini 280 for 280 × 1,024."""
+    small = ImageLimits(max_side=640)
+    assert sizes(3_000, tiers=(1, 2), limits=small)[:3] == [(640, 360), (366, 206), (366, 206)]
+    assert image_cells(366, 206) == image_cells(160, 90) == 66 < image_cells(368, 207)
+    assert sizes(9_999, "gpt")[-1] == (512, 288)
+    assert sizes(9_999, "gemini")[-1] == (713, 401)
+    assert sizes(8_000, "internvl") == [(1280, 720)] * 31  # always one tile
+
+    def dear(_, sizes):
+        return sum(max(64, width * height // 750) for width, height in sizes)
+
+    assert TokenBudget(8_000, TIERS, ImageLimits(), dear).sizes(17, 427, 240)[-1] == (294, 165)
+
+
+def test_the_size_of_a_rank_depends_on_the_rank_alone():
+    assert sizes(16_000) == TokenBudget(1).sizes(len(sizes(16_000)), 1280, 720)
 
 
 def test_too_few_tokens_name_the_least_that_works():
@@ -60,8 +71,11 @@ def test_too_few_tokens_name_the_least_that_works():
     with pytest.raises(fn.BudgetError, match="84 tokens hold no image; give 425, or"):
         sizes(84, "gpt", size=(640, 320))
     for wrong in (0, -1, 2.5, True, "8000"):
-        with pytest.raises(fn.BudgetError, match="a budget in tokens must be a whole number, 1 or more"):
+        with pytest.raises(fn.BudgetError, match="a budget must be a whole number, 1 or more"):
             sizes(wrong)
+    for wrong in ("x", 4, ("4", "16")):
+        with pytest.raises(fn.ConfigError, match="tiers must be "):
+            sizes(8_000, tiers=wrong)
 
 
 def test_a_video_has_one_size_and_shares_its_pixels():
@@ -70,12 +84,7 @@ def test_a_video_has_one_size_and_shares_its_pixels():
     assert len(sizes(3_520, "vllm-video")) == 8
     assert len(sizes(12_288, "vllm-video")) == 256
     assert len(sizes(1_960, "hf-video")) == 10  # 196 each
-    with pytest.raises(fn.ConfigError, match="sends a video, whose frames have one size; tiers need images"):
-        sizes(8_000, "qwen", tiers=TIERS)
-    with pytest.raises(fn.ConfigError, match="images cost the same at any size; tiers would save nothing"):
-        sizes(8_000, "internvl", tiers=TIERS)
-    assert len(sizes(8_000, "internvl")) == 31
-    assert len(sizes(8_000, "qwen", tiers=TIERS, pairing="images")) == 43
+    assert len(sizes(8_000, "qwen", pairing="images")) == 43
 
 
 @pytest.mark.parametrize(
@@ -103,22 +112,24 @@ def test_media_resolutions_of_gemini(size, level):
 
 
 def test_a_prefix_has_the_sizes_and_a_larger_one_keeps_every_image(ranking):
-    """640 × 360 is 220 tokens, 320 × 180 and 160 × 90 are 66: 4 × 220 + 12 × 66 + 3 × 66 = 1,870."""
-    small, large = (ranking.prefix(TokenBudget(tokens, TIERS)) for tokens in (1_870, 3_000))
+    """640 × 360 is 220 tokens, 366 × 206 is 66: 4 × 220 + 15 × 66 = 1,870."""
+    small, large = (ranking.prefix(tokens=tokens) for tokens in (1_870, 3_000))
     assert len(small) == 19
     images = {frame: image for (_, _, frame), image in zip(large, large.images(), strict=True)}
     for (rank, _, frame), image in zip(small, small.images(), strict=True):
-        assert image.size == ((640, 360) if rank <= 4 else (320, 180) if rank <= 16 else (160, 90))
+        assert image.size == ((640, 360) if rank <= 4 else (366, 206))
         assert image.tobytes() == images[frame].tobytes()
     assert {image.size for image in small.images(max_side=100)} == {(100, 56)}
     with pytest.raises(fn.ConfigError, match="these images differ in size"):
         small.read()
     assert small.read(max_side=100).shape == (19, 56, 100, 3)
     assert [image.size for image in small.part(small.ranks <= 2).images()] == [(640, 360)] * 2
+    with pytest.raises(fn.ConfigError, match="sends a video, whose frames have one size; see token_budget"):
+        lmm.messages(small, "What?", "qwen")
 
 
 def test_prefixes_in_frames_and_tokens(ranking):
-    prefix = ranking.prefix(tokens=2_000)
+    prefix = ranking.prefix(TokenBudget(2_000, None))
     assert prefix.sizes == ((640, 360),) * 9
     assert prefix.frames.tolist() == ranking.prefix(9).frames.tolist()
     assert ranking.prefix(9).sizes == ()

@@ -219,7 +219,7 @@ def test_a_budget_beyond_the_horizon_is_refused_before_the_work(clip):
     with pytest.raises(fn.BudgetError, match=r"too short for a budget of 60; give horizon=60"):
         fn.rank(clip, "Where?", 60, scorer=Busy(zero_elsewhere({1: 1.0})), horizon=50)
     for k in (0, "8", 8.0, True):
-        with pytest.raises(fn.BudgetError, match=f"a frame budget must be .* 1 or more, not {k!r}"):
+        with pytest.raises(fn.BudgetError, match=f"a budget must be .* 1 or more, not {k!r}"):
             fn.rank(clip, "Where?", k, scorer=Busy(zero_elsewhere({1: 1.0})))
 
 

@@ -1,5 +1,6 @@
 """Search over a library: which videos, which moments, and what no longer is there."""
 
+import json
 import math
 
 import numpy as np
@@ -311,6 +312,20 @@ def test_what_is_said_is_found_too(tags_store, tmp_path):
     assert (first.start, first.end) == (20, 23)
     assert first.start <= first.time <= first.end
     assert [m.source for m in found("red", [ships, soup, red])] == ["seen"]
+
+
+@pytest.mark.parametrize(("confidence", "why"), [
+    (0.9, "“The queen paid for the three ships.”"), (0.3, "speech, not clearly heard"),
+])  # fmt: skip
+def test_words_that_may_be_wrong_are_not_quoted(tags_store, tmp_path, confidence, why):
+    """Nor are the others of a passage; what is said before and after it does not count."""
+    lines = [(4, 7, "We had soup.", 0.1), (20, 21, "The queen paid", 0.9),
+             (21, 23, "for the three ships.", confidence), (23, 27, "Hm hm hm.", 0.1)]  # fmt: skip
+    segments = [{"start": a, "end": b, "text": t, "avg_logprob": math.log(c)} for a, b, t, c in lines]
+    talk = colour_video(tmp_path / "talk.mp4", ("grey", 40))
+    talk.with_suffix(".json").write_text(json.dumps({"segments": segments}))
+    first = found("who paid for the ships?", [talk])[0]
+    assert (first.start, first.end, first.source, first.why) == (20, 23, "said", why)
 
 
 def test_a_moment_that_is_seen_and_said_counts_for_both(tags_store, tmp_path):

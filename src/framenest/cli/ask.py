@@ -64,7 +64,7 @@ def ask(
       -k 8,16,32 --base-url …
     framenest ask kiln.mp4 "What happens after firing?" \\
       --with-transcript --base-url …
-    framenest ask kiln.mp4 "What is fired?" --tokens 8000 --tiers --base-url …
+    framenest ask kiln.mp4 "What is fired?" --tokens 8000 --base-url …
     """
     check_style(model.style, images.pairing)
     opt.refuse_pairing(model.style)
@@ -87,6 +87,8 @@ def ask(
                 opening=opening,
             )
             selected = _select(selector, request, session, opened, [] if within else budgets)
+        for text in selected.notes:
+            note(text)
         if isinstance(selected, Ranking):
             if selected.stats.match is not None and selected.stats.match.is_guess:
                 note(GUESS)
@@ -120,6 +122,7 @@ def ask(
             "scorer": selected.scorer,
             "base_url": client.base_url,
             "options": list(choices),
+            "notes": selected.notes,
             **({} if described is None else {"look_for": described.to_json()}),
         }
         print_json(data)
@@ -151,4 +154,5 @@ def _select(
         note(NO_MATCH)
         return ranking
     note("nothing in this video clearly matches the question; sending frames at even intervals")
-    return load_selector("uniform", session).select(opened, request.question, budgets)
+    uniform = load_selector("uniform", session).select(opened, request.question, budgets)
+    return replace(uniform, stats=uniform.stats | {"notes": ranking.notes})

@@ -101,7 +101,7 @@ def extract(
     \b
     framenest extract kiln.json -k 8 --to frames/ --sheet kiln.png
     framenest extract kiln.json -k 8 --to frames/ --max-side 1568
-    framenest extract kiln.json --tokens 8000 --tiers --to frames/
+    framenest extract kiln.json --tokens 8000 --to frames/
     """
     result = load_result(ranking)
     within = tokens.budget(limits=ImageLimits(max_side))

@@ -598,7 +598,9 @@ class TokenOptions:
     )
     tiers: bool = option(
         "With --tokens: sharp first, small later. Ranks 1 to 4 at full size, to 16 at half the side, others "
-        "at a quarter."
+        "at a quarter. A video has one size.",
+        "--tiers/--no-tiers",
+        default=True,
     )
 
     def budget(self, style: StyleName = "openai", **settings: Any) -> TokenBudget | None:
@@ -607,7 +609,10 @@ class TokenOptions:
             refuse("only --tokens has tiers", "tiers")
             return None
         refuse("--tokens says how many frames", "budget", "budgets")
-        return token_budget(self.tokens, style, tiers=TIERS if self.tiers else None, **settings)
+        budget = token_budget(self.tokens, style, tiers=TIERS if self.tiers else None, **settings)
+        if self.tiers and budget.tiers is None:
+            refuse("the frames of a video have one size", "tiers")
+        return budget
 
 
 @dataclass(frozen=True)

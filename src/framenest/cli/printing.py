@@ -197,6 +197,7 @@ def print_ranking(ranking: Ranking, prefixes: Sequence[Prefix], *, scores: bool,
         facts = {name: getattr(ranking, name) for name in ("question", "scorer")}
         match = ranking.stats.match
         facts |= {"match": match and match.verdict, **(match.vocabulary if match else {})}
+        facts["notes"] = ranking.notes
         budgets = {prefix.budget: prefix.seconds.tolist() for prefix in prefixes}
         print_json({"video": ranking.video.path, **facts, "ranks": ranks, "budgets": budgets})
         return
@@ -248,7 +249,7 @@ def _print_facts(ranking: Ranking, *, whole: bool) -> None:
             if value >= 0.005
         )
         facts.add_row("seconds", spent or "0.00")
-    for text in (*video.notes, *(transcript.notes if transcript else ()), *_notes(ranking)):
+    for text in (*ranking.notes, *_notes(ranking)):
         facts.add_row("[yellow]note[/]", escape(text))
     print_table(facts)
 

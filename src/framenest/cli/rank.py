@@ -97,7 +97,7 @@ def rank(
     \b
     framenest rank kiln.mp4 "What happens after firing?" -o kiln.json
     framenest rank kiln.mp4 "What happens after firing?" -k 4 --to frames/
-    framenest rank kiln.mp4 "What is fired?" --tokens 8000 --tiers --to frames/
+    framenest rank kiln.mp4 "What is fired?" --tokens 8000 --to frames/
     framenest rank kiln.mp4 "What is fired?" --option cups --option tiles \\
       --set relevance_text=question+options
     framenest rank kiln.mp4 "What happens after firing?" \\
@@ -238,6 +238,8 @@ def _print_selections(specs: Sequence[str], names: Sequence[str], selections: Se
     else:
         confirm("selector", selections[0].selector, "scorer", selections[0].scorer)
     for label, selection in zip(labels, selections, strict=True):
+        for text in selection.notes:
+            note(f"{label}: {text}")
         if "diversity" in selection.stats:
             note(f"{label} compares frames by {selection.stats['diversity']}")
         for prefix in selection.prefixes.values():

@@ -12,7 +12,7 @@ import threading
 import time
 import wave
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from time import monotonic
@@ -43,8 +43,9 @@ _TOO_LONG = (
 # The number after these words is the context length.
 _LIMIT = r"(?:context[ _](?:length|size|window)|maximum|model[ _]len(?:gth)?|n_ctx)[^\d]{0,25}(\d{2,})"
 # How vLLM, SGLang, Azure, Anthropic, Groq, Copilot and others say how many images a request may hold.
-_OF_IMAGES = r"\bimages\b|image\(s\)|image count|media"
-_MOST = r"(?:at most|up to|max\w*|limit|>)(?: (?:of|is|allowed|number of images))*[\s:=(]*(\d[\d,]*)\b"
+_OF_IMAGES = r"\bimages\b|image\(s\)|image (?:count|limit)|media|image=|\b1 image\b"
+_AT_MOST = r"(?:at most|up to|only(?: supports)?|max\w*|limit|image=|\d/|>)"
+_MOST = _AT_MOST + r"(?: (?:of|is|allowed|number of images))*[\s:=(]*(\d[\d,]*)\b"
 _SIZE = r"\s*(?:[kmg]i?b\b|px\b|pixels?|bytes?|tokens?|[x×])"  # after a number that is no count
 
 
@@ -91,6 +92,7 @@ def most_images(message: str, sent: int) -> int | None:
     >>> most_images("At most 8 image(s) may be provided", 16), most_images("too many images: 120 > 100", 120)
     (8, 100)
     """
+    message = message.replace("one image", "1 image")
     numbers = re.findall(f"{_MOST}(?!{_SIZE})", message, re.I) if re.search(_OF_IMAGES, message, re.I) else []
     return next((most for most in (int(n.replace(",", "")) for n in numbers) if 0 < most < sent), None)
 
@@ -385,9 +387,8 @@ class Client:
             answer = api.create(**sent).content
         try:
             heard = json.loads(answer)
-            return Transcript(
-                "", (*json_lines(heard),), language=None if translate else heard.get("language")
-            )
+            language = None if translate else heard.get("language")
+            return Transcript("", (*json_lines(heard),), (), language if isinstance(language, str) else None)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ModelError(f"{self.base_url} does not say which words are spoken when") from error
 
@@ -545,12 +546,11 @@ class Client:
 
 def recognizer(model: str, _: object, config: ScorerConfig) -> Recognizer:
     """Speech recognition by the server at `config.listen_url`; by default with the only model it lists."""
-    connect = partial(Client, config.listen_url, retries=1)
-    with connect(model or None) as client, suppress(ModelError):  # one that is down becomes a note
-        model = client.model
+    connect = partial(Client, config.listen_url, model or None, retries=1)
 
     def recognize(samples: Samples) -> Transcript:
-        with connect(model or None) as client:
+        with connect() as client:
             return client.transcribe(samples, translate=config.listen_translate)
 
-    return Recognizer(f"{model or 'the model'} at {client.base_url}", recognize)
+    with connect() as client:  # the name needs no answer: what is in the cache serves without the server
+        return Recognizer(f"{model or 'the model'} at {client.base_url}", recognize)

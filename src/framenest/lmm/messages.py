@@ -11,7 +11,7 @@ from typing import Any, Literal
 from PIL import Image
 
 from framenest.errors import ConfigError
-from framenest.image_tokens import QWEN_VIDEO, Size, TokenBudget, gemini_level, gpt_level, image_cells
+from framenest.image_tokens import QWEN_VIDEO, TIERS, Size, TokenBudget, gemini_level, gpt_level, image_cells
 from framenest.images import ImageLimits, as_base64, data_url, encode_image
 from framenest.lmm import prompt
 from framenest.lmm.prompt import CHARACTERS, PAIR, TOKENS, Pairing
@@ -304,7 +304,7 @@ def estimate(
         costs = [record.level(*one)[1] if record.level else record.frame_tokens(*one) for one in sizes]
         return Tokens(sum(costs), digits + record.time_tokens * count, words)
     if len(set(sizes)) > 1:
-        raise ConfigError(f"style {style!r} sends a video, whose frames have one size; tiers need images")
+        raise ConfigError(f"style {style!r} sends a video, whose frames have one size; see token_budget")
     sent = len(prompt.sent_places(record.pairing(pairing), seconds))
     if record.fuses:
         groups = math.ceil(sent / PAIR)
@@ -318,20 +318,19 @@ def token_budget(
     tokens: int,
     style: StyleName = "openai",
     *,
-    tiers: tuple[int, int] | None = None,
+    tiers: tuple[int, int] | None = TIERS,
     pairing: Pairing = "auto",
     limits: ImageLimits | None = None,
 ) -> TokenBudget:
-    """A `TokenBudget` for the model of a style; other arguments as for `messages`.
+    """A `TokenBudget` for the model of a style; other arguments as for `messages`. A video has no tiers.
 
     >>> len(ranking.prefix(token_budget(600, "gpt")))
     7
     """
-    limits = limits or ImageLimits()
+    record, limits = check_style(style, pairing), limits or ImageLimits()
 
     def cost(seconds: Sequence[float], sizes: Sequence[Size]) -> int:
         return estimate(style, seconds, sizes, "", pairing=pairing, frame_pixels=limits.frame_pixels).frames
 
-    if tiers is not None and cost([0.0, 1.0], [(4096, 4096), (64, 64)]) == 2 * cost([0.0], [(64, 64)]):
-        raise ConfigError(f"style {style!r}: images cost the same at any size; tiers would save nothing")
-    return TokenBudget(tokens, tiers, limits, cost)
+    sized = record.sends == "images" or pairing == "images"
+    return TokenBudget(tokens, tiers if sized else None, limits, cost)

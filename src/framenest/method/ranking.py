@@ -66,7 +66,8 @@ HEARD = 0.5
 MATCHING_RELEVANCE, MATCHING_CERTAINTY = 0.4, 0.25
 """Of a frame that matches the question, at least."""
 SAID_LETTERS = 60  # shown of what is said
-QUOTABLE = 0.5  # confidence from which a reason quotes what is said
+QUOTABLE, UNCLEAR = 0.5, "speech, not clearly heard"
+"""Confidence from which a reason quotes what is said, and what it says instead."""
 EDGE_SHARE = 0.02  # of the time that was looked at: its beginning, and its end
 Role = Literal["evidence", "context"]
 
@@ -177,6 +178,11 @@ class Ranking:
     def transcript(self) -> Transcript | None:
         return self.pool.transcript
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Problems with the video and its transcript, such as a recognizer that failed, for people."""
+        return (*self.video.notes, *(self.transcript.notes if self.transcript else ()))
+
     def said(self, rank: int, least: float = 0.0) -> str:
         """What is said, `least` this surely, while the frame of a rank, from 1, is on screen; "" if nothing.
 
@@ -185,7 +191,7 @@ class Ranking:
         """
         second = float(self.seconds[rank - 1])
         lines = self.transcript.within(second - REACH, second + REACH).lines if self.transcript else ()
-        return " ".join(one.text for one in lines if one.confidence is None or one.confidence >= least)
+        return " ".join(one.text for one in lines if one.surely(least))
 
     @cached_property
     def roles(self) -> tuple[Role, ...]:
@@ -220,7 +226,7 @@ class Ranking:
             if role == "evidence":
                 heard = "speech" in cues and cues["speech"][place] >= HEARD
                 said = shorten(self.said(place + 1, QUOTABLE), SAID_LETTERS, placeholder=" …")
-                words = (f"“{said}”" if said else "speech, not clearly heard") if heard else ""
+                words = (f"“{said}”" if said else UNCLEAR) if heard else ""
                 seen = labels[self.order[place]] if labels else ""
                 reason = (
                     " · ".join(filter(None, (seen, words))) or f"relevance {cues['relevance'][place]:.2f}"

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig
 from framenest.errors import ConfigError
-from framenest.frames import VideoInfo
 from framenest.method.index import segments
 from framenest.method.ordering import RULES
 from framenest.method.ranking import CandidatePool, Ranking
@@ -51,15 +50,16 @@ def document(results: Sequence[Result], *, names: Sequence[str] = ()) -> dict[st
     labels = _labels(entries) or names or [f"ranking {i + 1}" for i in range(len(entries))]
     return {
         "format": REPORT_FORMAT,
-        "video": _video(results[0].video),
+        "video": _video(results),
         "rankings": [{"label": label} | entry for label, entry in zip(labels, entries, strict=True)],
     }
 
 
-def _video(video: VideoInfo) -> dict[str, Any]:
+def _video(results: Sequence[Result]) -> dict[str, Any]:
+    video, notes = results[0].video, dict.fromkeys(note for result in results for note in result.notes)
     names = ("num_frames", "duration", "fps", "constant_rate", "width", "height", "codec")
     facts = {name: getattr(video, name) for name in names}
-    return {"name": Path(video.path).name} | facts | {"notes": list(video.notes)}
+    return {"name": Path(video.path).name} | facts | {"notes": [*notes]}
 
 
 def _ranking(ranking: Ranking) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from framenest.frames import VideoInfo
 from framenest.method.index import SparseIndex, index_key
 from framenest.method.mec import MEC
 from framenest.method.prefix import Prefix
-from framenest.method.ranking import HEARD, Ranking
+from framenest.method.ranking import HEARD, QUOTABLE, UNCLEAR, Ranking
 from framenest.progress import ShowProgress
 from framenest.protocols import HasVocabulary, MatchStrength, Scorer, Searchable, Store
 from framenest.retrieval.vectors import ScannedVectors, VectorStore, open_vectors
@@ -361,10 +361,11 @@ class Searcher:
         if isinstance(self._scorer, HasVocabulary):
             clear = self._scorer.clearly_shows(zoomed.encoded, query)
         moments, passages = [*_seen(ranking, scores, clear, query, n)], list[tuple[Any, Passage]]()
+        unsure = list[Line]()
         if "speech" in ranking.cues and ranking.transcript is not None:
-            passages += [
-                ("said", passage) for passage in self.session.speech(ranking.transcript).best(query, n)
-            ]
+            said = self.session.speech(ranking.transcript).best(query, n)
+            passages += [("said", passage) for passage in said]
+            unsure += [one for one in ranking.transcript.lines if not one.surely(QUOTABLE)]
         read = self.session.scoring.ocr == "on" or asks_for("text", query) or self.screens.has(one.key)
         if read and (written := self._written(decoder, ranking.pool.frames, one.config)):
             passages += [("written", passage) for passage in written.best(query, n)]
@@ -375,7 +376,9 @@ class Searcher:
             frame = max(0, int(middle) - 1)
             best = float(decoder.seconds[frame])
             where = (decoder.info.path, *_around(best, start, end), best, frame)
-            new = Moment(*where, score, f"“{text}”", source, score >= UNSURE, decoder.info, (frame,))
+            doubtful = source == "said" and any(start <= one.start < one.end <= end for one in unsure)
+            why = UNCLEAR if doubtful else f"“{text}”"
+            new = Moment(*where, score, why, source, score >= UNSURE, decoder.info, (frame,))
             for other in [m for m in moments if start - REACH <= m.time <= end + REACH][:1]:
                 moments.remove(other)
                 first, second = sorted((other, new), key=lambda m: -m.score)

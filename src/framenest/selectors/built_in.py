@@ -75,7 +75,7 @@ class MecSelector(BuiltInSelector):
     def choose(self, decoder: Decoder, question: str | None, budgets: list[int]) -> Chosen:
         ranking = self.rank(decoder, question)
         prefixes = {budget: ranking.prefix(budget) for budget in budgets}
-        return prefixes, ranking.scorer, ranking.stats.to_json()
+        return prefixes, ranking.scorer, ranking.stats.to_json() | {"notes": [*ranking.notes]}
 
 
 class MinGapSelector(BuiltInSelector):
@@ -89,7 +89,7 @@ class MinGapSelector(BuiltInSelector):
         pool = ranking.pool
         order = rules.min_gap(pool.seconds, pool.evidence.astype(np.float64), max(budgets))
         prefixes = {budget: ranked_prefix(decoder, budget, pool.frames, order) for budget in budgets}
-        return prefixes, ranking.scorer, ranking.stats.to_json()
+        return prefixes, ranking.scorer, ranking.stats.to_json() | {"notes": [*ranking.notes]}
 
 
 class UniformSelector(BuiltInSelector):

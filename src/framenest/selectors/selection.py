@@ -83,6 +83,11 @@ class Selection:
         """(n,) every frame of any budget, ascending."""
         return np.unique(np.concatenate([prefix.frames for prefix in self.prefixes.values()]))
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Problems with the video and, if the selector uses one, its transcript, for people."""
+        return tuple(self.stats.get("notes", self.video.notes))
+
     def prefix(self, budget: int | TokenBudget | None) -> Prefix:
         """The frames chosen for a budget; BudgetError if it was not one of those selected for."""
         if not isinstance(budget, int):
@@ -123,6 +128,7 @@ class Selection:
         file = convert(data, SelectionFile)
         video, prefixes = replace(file.video, from_file=True), {}
         json.dumps(file.stats, allow_nan=False)  # ValueError: infinite, and a page could not hold it
+        convert(file.stats.get("notes", []), list[str], "stats.notes")
         for name, entry in file.budgets.items():
             if not name.isascii() or not name.isdecimal() or len(name) > 15 or int(name) < 1:
                 raise BadField(f"budgets.{name[:40]!r} is not a budget: a whole number, 1 or more")
