@@ -53,7 +53,7 @@ class SelectionCache:
     @cached_property
     def scorer(self) -> str | None:
         """The scorer's name and the revision of its weights."""
-        return None if self._name is None else identity(self._name, self._local, "")
+        return None if self._name is None else identity(self._name, self._local)
 
     def prefix(self, video: str, text: str, selector: str, budget: int) -> Prefix:
         """The frames that a selector chooses for a text at a budget.
