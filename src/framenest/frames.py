@@ -14,6 +14,7 @@ from framenest.errors import VideoError
 from framenest.records import Amount, BadField, Count, Name, Number, convert
 
 Array = NDArray[Any]
+Floats = NDArray[np.float32]
 Pixels = NDArray[np.uint8]
 Resample = Literal["area", "bilinear", "bicubic"]
 

@@ -133,7 +133,7 @@ def test_another_revision_than_the_pinned_one(cache, empty_hub, monkeypatch, tmp
     store, own = DirectoryStore(cache), CATALOGUE["siglip2"].repo.repo
     assert models.locate("siglip2", "", store).revision == pinned
     assert models.locate("siglip2", "", store, other).revision == other
-    assert scorers.identity("siglip2", store, other) == f"siglip2 {own}@{other[:12]}"
+    assert scorers.identity("siglip2", store) == f"siglip2 {own}@{pinned[:12]}"
     models.locate("siglip2", "me/mine", store)
     models.fetch("siglip2", store, revision="main")
     assert [*dict.fromkeys(asked)] == [(own, pinned), (own, other), ("me/mine", None), (own, "main")]

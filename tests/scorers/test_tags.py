@@ -10,6 +10,7 @@ from PIL import Image, ImageOps
 
 from framenest import MEC, FrameBatch, MissingExtra, ScorerError, models
 from framenest.cache.directory import DirectoryStore
+from framenest.processes import cores
 from framenest.protocols import Scorer
 from framenest.scorers import load_scorer, tags
 from framenest.scorers.calibration import Calibrated, logistic, standardise
@@ -82,7 +83,7 @@ def test_what_has_not_run_when_encoding_breaks_off_never_runs(tag_scorer, monkey
         tag_scorer.encode(pictures(np.random.default_rng(4), 20, tag_scorer))
     released.set()
     model._threads.submit(int).result()
-    assert len(ran) <= tags._at_once()
+    assert len(ran) <= min(cores(), tags.MOST_AT_ONCE)
 
 
 def test_relevance_is_measured_against_the_reference(tag_scorer):

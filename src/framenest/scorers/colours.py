@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from framenest.frames import Pixels
+from framenest.frames import Floats, Pixels
 from framenest.scorers.question_text import COMMON
 
 COLOURS = ("black", "white", "grey", "red", "orange", "yellow", "green", "blue", "purple", "pink", "brown")
@@ -32,7 +32,7 @@ def colour_places(image: Pixels) -> NDArray[np.int64]:
     return names
 
 
-def colour_shares(images: Iterable[Pixels]) -> NDArray[np.float32]:
+def colour_shares(images: Iterable[Pixels]) -> Floats:
     """(n, 11) the share of each of n images that has each colour."""
     counts = [np.bincount(colour_places(image).ravel(), minlength=len(COLOURS)) for image in images]
     return np.array(counts, np.float32).reshape(-1, len(COLOURS)) / np.float32(BLOCKS**2)

@@ -57,13 +57,7 @@ def finish_writes() -> None:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Features of n frames.
-
-    Attributes:
-        frames: (n,) int64, ascending.
-        thumbnails: (n, h, w, 3) uint8.
-        encoded: the scorer's arrays of n rows, by name.
-    """
+    """Features of n frames, which ascend: thumbnails (n, h, w, 3) and the scorer's arrays of n rows."""
 
     frames: NDArray[np.int64]
     thumbnails: Pixels
@@ -75,20 +69,13 @@ class Features:
         if len(parts) == 1:
             return parts[0]
         frames, order = np.unique(np.concatenate([p.frames for p in parts]), return_index=True)
-        names = parts[0].encoded.keys()
-        return cls(
-            frames,
-            np.concatenate([p.thumbnails for p in parts])[order],
-            {name: _join([p.encoded[name] for p in parts])[order] for name in names},
-        )
+        thumbnails = np.concatenate([p.thumbnails for p in parts])[order]
+        encoded = {name: _join([p.encoded[name] for p in parts])[order] for name in parts[0].encoded}
+        return cls(frames, thumbnails, encoded)
 
     def missing(self, frames: NDArray[np.int64]) -> NDArray[np.int64]:
         """The frames that are not here, in the order given."""
-        if not len(self.frames):
-            return frames
-        places = np.searchsorted(self.frames, frames)
-        new: NDArray[np.int64] = frames[self.frames.take(places, mode="clip") != frames]
-        return new
+        return frames[np.isin(frames, self.frames, invert=True)]
 
     def take(self, frames: NDArray[np.int64]) -> Features:
         """Only these frames, ascending, all of which must be here; a view if they are contiguous."""
@@ -123,16 +110,11 @@ def _join(parts: Sequence[Any]) -> Any:
 
 class FeatureParts:
     """All features of one video and scorer so far, in parts: first the probes, then the zoom frames of each
-    question. Small parts are merged into larger ones.
+    question. Small parts are merged into larger ones: a thousand questions leave a handful of files, and none
+    rewrites the probes.
 
-    A thousand questions leave a handful of files, and a new question never rewrites the probes.
-
-    Args:
-        key: the store's key for part 0, 1, …
-        scorer: None for thumbnails only.
-        store: caches the parts.
-        keep: True caches features of any size, False none; None caches up to 512 MiB.
-        limit: the size limit of all features in the store.
+    key: of part 0, 1, … in the store. scorer: None for thumbnails only. keep: True caches features of any
+    size, False none, None up to 512 MiB. limit: of all features in the store.
     """
 
     def __init__(
@@ -185,11 +167,9 @@ class FeatureParts:
         return in_store
 
     def warn_if_not_kept(self, new: int, empty: Features) -> None:
-        """Warn once, before the work, if the features are too large for the cache.
+        """Warn once, before the work on `new` frames, if the features are too large for the cache.
 
-        Args:
-            new: frames to be added.
-            empty: features of no frame, for the shapes of their rows.
+        empty: features of no frame, for the shapes of their rows.
         """
         rows = empty.arrays().values()
         size = self.nbytes + new * sum(math.prod(a.shape[1:]) * a.dtype.itemsize for a in rows)
@@ -233,7 +213,5 @@ class FeatureParts:
 def features_key(decoder: Decoder, scorer: Scorer | None, thumbnail: int, part: int = 0) -> str:
     """The store's key for the features of a video; part 0 holds the first probes."""
     who = [scorer.name, scorer.version] if scorer else None
-    name = digest(
-        decoder.info.fingerprint, decoder.name, decoder.version, thumbnail, who, part, FEATURES_FORMAT
-    )
-    return f"features/{name}"
+    of = (decoder.info.fingerprint, decoder.name, decoder.version, thumbnail, who, part)
+    return f"features/{digest(*of, FEATURES_FORMAT)}"

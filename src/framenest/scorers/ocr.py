@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from itertools import chain
 from textwrap import shorten
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from PIL import Image
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import needs_extra
-from framenest.frames import FrameBatch, ImageSpec, Pixels
+from framenest.frames import Floats, FrameBatch, ImageSpec, Pixels
 from framenest.protocols import Encoded, MatchStrength, Progress, Store
 from framenest.scorers.checkpoint import InBackground
 from framenest.scorers.question_text import (
@@ -67,9 +67,7 @@ class OcrScorer:
         self._last: tuple[NDArray[np.int16], Readings] = np.zeros(0, np.int16), {}
 
     @classmethod
-    def load(
-        cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress
-    ) -> OcrScorer:
+    def load(cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress) -> Self:
         """The scorer `ocr`; its package holds the weights."""
         return cls()
 
@@ -90,9 +88,7 @@ class OcrScorer:
             self._last = blocks, readings
         return "\n".join(line for line, sure in readings.values() if is_line(line, sure))
 
-    def match(
-        self, encoded: Encoded, question: str, *, reference: Encoded | None = None
-    ) -> NDArray[np.float32]:
+    def match(self, encoded: Encoded, question: str, *, reference: Encoded | None = None) -> Floats:
         """(n,) relevance in [0, 1]; see `framenest.Scorer`."""
         return matching(items(question), texts(encoded), texts(encoded if reference is None else reference))
 
@@ -132,9 +128,9 @@ def read_lines(look: Any, reader: Any, image: Pixels, known: Readings) -> Readin
     pictures = {hash((crops[place].shape, crops[place].tobytes())): crops[place] for place in highest}
     new = [key for key in pictures if key not in known]
     reading = reader.recognize_txt([pictures[key] for key in new]) if new else None
-    texts = zip(reading.txts, reading.scores, strict=True) if reading and reading.txts else ()
-    all_known = known | dict(zip(new, texts, strict=False))
-    return {key: all_known[key] for key in pictures if key in all_known}
+    lines = zip(reading.txts, reading.scores, strict=True) if reading and reading.txts else ()
+    known = known | dict(zip(new, lines, strict=False))
+    return {key: known[key] for key in pictures if key in known}
 
 
 def is_line(text: str, sure: float) -> bool:
@@ -163,8 +159,8 @@ class ScreenText:
         self._probes: tuple[list[str], NDArray[np.float64]] | None = None
 
     def join(
-        self, frames: NDArray[np.int64], relevance: NDArray[np.float32], reasons: Sequence[str]
-    ) -> tuple[NDArray[np.float32], list[str], NDArray[np.float32]]:
+        self, frames: NDArray[np.int64], relevance: Floats, reasons: Sequence[str]
+    ) -> tuple[Floats, list[str], Floats]:
         """Relevance (n,) in which what is written decides, as far as a line answers; reasons, the line read
         if it is one; and (n,) certainty, half of which is a strong line.
 

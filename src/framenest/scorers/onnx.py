@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import ScorerError, needs_extra
-from framenest.frames import FrameBatch, ImageSpec
+from framenest.frames import Floats, FrameBatch, ImageSpec
 from framenest.models import Checkpoint, locate
 from framenest.processes import cores
 from framenest.protocols import Encoded, Progress
@@ -88,7 +87,7 @@ class OnnxScorer(DualScorer):
         """The scorer over the default export, or a checkpoint's (org/name or a folder)."""
         return cls(locate(cls.name, checkpoint, store, config.revision or ""), config)
 
-    def plain(self, scores: Scores) -> NDArray[np.float32]:
+    def plain(self, scores: Scores) -> Floats:
         """The sigmoid of SigLIP's logit if its scale and bias are known, otherwise (1 + cosine) / 2."""
         return sigmoid(scores) if self.match_levels else super().plain(scores)
 
@@ -106,7 +105,7 @@ class OnnxScorer(DualScorer):
             vectors.append(vision({"pixel_values": prepared}))
         return {"vector": np.concatenate(vectors)}
 
-    def _text(self, question: str) -> NDArray[np.float32]:
+    def _text(self, question: str) -> Floats:
         model = self._model()
         ids = token_ids(model.tokenizer, question.lower() if self._lower_case else question, self.name)
         missing = self._longest - len(ids)
@@ -161,7 +160,7 @@ class _Side:
         if self._output is None:
             raise ScorerError(f"{path}: gives neither {wanted} nor pooler_output, but {', '.join(gives)}")
 
-    def __call__(self, inputs: Mapping[str, Any]) -> NDArray[np.float32]:
+    def __call__(self, inputs: Mapping[str, Any]) -> Floats:
         arrays = {
             name: value.astype(np.float16) if self._takes[name] == "tensor(float16)" else value
             for name, value in inputs.items()

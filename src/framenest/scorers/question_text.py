@@ -10,12 +10,12 @@ from importlib import resources
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from framenest import models
 from framenest.cache.directory import DirectoryStore, keep
 from framenest.cache.hashes import digest
 from framenest.errors import needs_extra
+from framenest.frames import Floats
 from framenest.protocols import Store
 from framenest.scorers.checkpoint import EachProcess, token_ids, tokenizer_file
 from framenest.scorers.onnx import onnx_session
@@ -89,7 +89,7 @@ def items(question: str) -> list[Phrase]:
     return list(dict.fromkeys(phrases))
 
 
-def likeness(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float32]:
+def likeness(wanted: Sequence[Phrase], texts: Sequence[str]) -> Floats:
     """(n, items) how well each text contains each item, in [0, 1]; numbers must match exactly."""
     with needs_extra("tags", "rapidfuzz"):
         from rapidfuzz import fuzz
@@ -102,7 +102,7 @@ def likeness(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float
     return _by_item(wanted, texts, like)
 
 
-def mentions(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float32]:
+def mentions(wanted: Sequence[Phrase], texts: Sequence[str]) -> Floats:
     """(n, items) 1 if a text contains an item, in any form of the word, else 0.
 
     >>> mentions(items("When was the Tanaka kiln fired?"), ["Firing took Tanaka a day."]).tolist()
@@ -117,7 +117,7 @@ def mentions(wanted: Sequence[Phrase], texts: Sequence[str]) -> NDArray[np.float
 
 def _by_item(
     wanted: Sequence[Phrase], texts: Sequence[str], like: Callable[[Phrase, str, set[str]], float]
-) -> NDArray[np.float32]:
+) -> Floats:
     """(n, items) `like(item, text, its words)`, or for a number whether the text has it."""
     result = np.zeros((len(texts), len(wanted)), dtype=np.float32)
     for row, text in enumerate(texts):
@@ -142,8 +142,8 @@ def matching(
     wanted: Sequence[Phrase],
     texts: Sequence[str],
     everywhere: Sequence[str],
-    like: Callable[[Sequence[Phrase], Sequence[str]], NDArray[np.float32]] = likeness,
-) -> NDArray[np.float32]:
+    like: Callable[[Sequence[Phrase], Sequence[str]], Floats] = likeness,
+) -> Floats:
     """(n,) in [0, 1]: 1 − Π (1 − sure · rare · like) over the items.
 
     rare: the share of the texts `everywhere` that do not contain the item, so that a channel's name in the
@@ -165,12 +165,7 @@ MAX_TOKENS = 256  # tokens read of a sentence
 
 
 class SentenceEncoder:
-    """Encodes a sentence as a unit vector (384,); sentences with the same meaning are close together.
-
-    Raises:
-        ScorerError: a model file is missing or damaged.
-        MissingExtra: onnxruntime or tokenizers is not installed.
-    """
+    """Encodes a sentence as a unit vector (384,); sentences with the same meaning are close together."""
 
     name = "all-MiniLM-L6-v2"
 
@@ -180,37 +175,32 @@ class SentenceEncoder:
         self._session = EachProcess(lambda: onnx_session(path, "tags", yielding=True))
         self._tokenizer = tokenizer_file(files["all-minilm-l6-v2-tokenizer.json"], "tags", MAX_TOKENS)
 
-    def __call__(self, sentence: str) -> NDArray[np.float32]:
+    def __call__(self, sentence: str) -> Floats:
         token_ids(self._tokenizer, sentence, "tags")  # warns if it is truncated
-        vector: NDArray[np.float32] = self.many([sentence])[0]
+        vector: Floats = self.many([sentence])[0]
         return vector
 
-    def many(self, sentences: Sequence[str]) -> NDArray[np.float32]:
+    def many(self, sentences: Sequence[str]) -> Floats:
         """(n, 384); sentences of the same length run together, so that none needs padding."""
         tokens = [self._tokenizer.encode(sentence).ids for sentence in sentences]
         vectors = np.zeros((len(tokens), 384), dtype=np.float32)
         for length in sorted({len(ids) for ids in tokens}):
             rows = [row for row, ids in enumerate(tokens) if len(ids) == length]
             ids = np.array([tokens[row] for row in rows], dtype=np.int64)
-            inputs = {
-                "input_ids": ids,
-                "attention_mask": np.ones_like(ids),
-                "token_type_ids": np.zeros_like(ids),
-            }
+            types = np.zeros_like(ids)
+            inputs = {"input_ids": ids, "attention_mask": types + 1, "token_type_ids": types}
             means = self._session().run(None, inputs)[0].mean(axis=1)
             vectors[rows] = means / np.linalg.norm(means, axis=1, keepdims=True)
         return vectors
 
 
-def text_vectors(
-    texts: Sequence[str], encoder: SentenceEncoder, store: Store, kind: str
-) -> NDArray[np.float32]:
-    """(n, 384) unit vectors of texts of a video, from the store if they are there. kind: of the key."""
+def text_vectors(texts: Sequence[str], encoder: SentenceEncoder, store: Store, kind: str) -> Floats:
+    """(n, 384) unit vectors of texts, from the store if they are there. kind: of the key."""
     key = f"{kind}/{digest(texts, encoder.name)}"
-    entry = store.get(key)
-    vectors: NDArray[np.float32] = encoder.many(texts) if entry is None else entry[1]["vectors"]
-    if entry is None:
-        keep(store, key, {"kind": kind.removesuffix("s"), "format": 1}, {"vectors": vectors})
+    if (entry := store.get(key)) is not None:
+        return entry[1]["vectors"]
+    vectors = encoder.many(texts)
+    keep(store, key, {"kind": kind.removesuffix("s"), "format": 1}, {"vectors": vectors})
     return vectors
 
 
@@ -220,9 +210,7 @@ SAME_THING = 0.8
 SAME_KIND, OTHER_KIND = 0.76, 0.85
 """The same if the label ends with the word (rabbit, wood rabbit); the second if the word is a label itself
 (dog, hot dog)."""
-SAME_LETTERS = (
-    4  # letters; the encoder thinks that words with the same start are related (cockatoo, cockroach)
-)
+SAME_LETTERS = 4  # the encoder thinks that words with the same start are related (cockatoo, cockroach)
 WIDER = {
     "person": "person persons people man men woman women boy boys girl girls child children kid kids baby "
     "babies lady guy somebody someone pedestrian pedestrians crowd",
@@ -243,14 +231,16 @@ IDLE = frozenset({*PROMPT.split(), "visible", "nobody", "somewhere", "anything",
 MISLEADING = label_words("misleading.txt")
 """Words in names of labels that mean something else in most questions: book jacket, African grey, stole."""
 _LETTERS = re.compile(r"[^\W\d_]+")
+Places = Mapping[str, tuple[int, ...]]
+"""Places of labels by kind."""
 
 
 @dataclass(frozen=True)
 class KnownWord:
-    """A word or a name of several words in a question, and the labels that mean it: places by kind."""
+    """A word or a name of several words in a question, and the labels that mean it."""
 
     text: str
-    labels: Mapping[str, tuple[int, ...]]
+    labels: Places
 
 
 class Vocabulary:
@@ -260,10 +250,7 @@ class Vocabulary:
     """
 
     def __init__(
-        self,
-        names: Mapping[str, Sequence[str]],
-        vectors: Mapping[str, NDArray[np.float32]],
-        sentences: SentenceEncoder,
+        self, names: Mapping[str, Sequence[str]], vectors: Mapping[str, Floats], sentences: SentenceEncoder
     ) -> None:
         self._vectors, self._sentences = vectors, sentences
         self._words = {
@@ -296,9 +283,7 @@ class Vocabulary:
         known = tuple(KnownWord(text, mine) for text, mine in pairs if any(mine.values()))
         return known, tuple(text for text, mine in pairs if not any(mine.values()))
 
-    def _parts(
-        self, text: str, vector: NDArray[np.float32], labels: Sequence[Mapping[str, tuple[int, ...]]]
-    ) -> dict[str, tuple[int, ...]]:
+    def _parts(self, text: str, vector: Floats, labels: Sequence[Places]) -> Places:
         """The labels of other words of the question that name this one, too: beer, in a glass of beer."""
         word = _singular(text)
         return {
@@ -314,10 +299,7 @@ class Vocabulary:
         """The names of several words in a question, and its other words that are not common."""
         words, texts = _LETTERS.findall(question.casefold()), []
         while words:
-            length = next(
-                (n for n in (3, 2) if tuple(map(_singular, words[:n])) in self._several and len(words) >= n),
-                1,
-            )
+            length = next((n for n in (3, 2) if tuple(map(_singular, words[:n])) in self._several), 1)
             text = " ".join(words[:length])
             single = (_singular(text),)
             short = len(text) < 3 and text.isascii() and not any(single in w for w in self._words.values())
@@ -326,37 +308,33 @@ class Vocabulary:
             words = words[length:]
         return texts
 
-    def _labels(self, text: str, vector: NDArray[np.float32]) -> dict[str, tuple[int, ...]]:
+    def _labels(self, text: str, vector: Floats) -> Places:
         """The places of labels that mean a text, by kind."""
         mine = tuple(map(_singular, text.split()))
         start, verb = mine[0][:SAME_LETTERS], text.endswith(("ing", "ed"))
+
+        def least(words: tuple[str, ...], kin: float) -> float:
+            """The cosine from which a label means the text."""
+            if words == mine:
+                return -np.inf
+            if words[-len(mine) :] == mine:
+                return kin
+            begins = len(words) == 1 and text.startswith(words[0])  # skateboarding, skateboard
+            unlike = not verb and not any(word.startswith(start) for word in words)
+            return SAME_THING if begins or unlike else np.inf
+
         labels = {}
         for kind, listed in self._words.items():
-            close = self._vectors[kind] @ vector
+            close = (self._vectors[kind] @ vector).tolist()
             kin = OTHER_KIND if mine in listed else SAME_KIND
-
-            def means(words: tuple[str, ...], cosine: float, kin: float = kin) -> bool:
-                if words == mine:
-                    return True
-                if words[-len(mine) :] == mine:
-                    return cosine >= kin
-                if len(words) == 1 and text.startswith(words[0]):  # skateboarding, skateboard
-                    return cosine >= SAME_THING
-                alike = any(word.startswith(start) for word in words)
-                return cosine >= SAME_THING and not alike and not verb
-
-            labels[kind] = tuple(
-                place for place, words in enumerate(listed) if words and means(words, float(close[place]))
-            )
+            pairs = enumerate(zip(listed, close, strict=True))
+            labels[kind] = tuple(at for at, (words, c) in pairs if words and c >= least(words, kin))
         return labels
 
 
-def _grouped(text: str, labels: Mapping[str, tuple[int, ...]]) -> Mapping[str, tuple[int, ...]]:
+def _grouped(text: str, labels: Places) -> Places:
     """Labels of a text with those of its group."""
-    group = GROUPS.get(_singular(text), [])
-    return {
-        kind: tuple({*places, *group}) if kind == "classes" else places for kind, places in labels.items()
-    }
+    return {**labels, "classes": tuple({*labels["classes"], *GROUPS.get(_singular(text), [])})}
 
 
 def _singular(word: str) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from framenest.frames import Floats
 from framenest.protocols import Store
 from framenest.scorers.calibration import sigmoid
 from framenest.scorers.question_text import SentenceEncoder, items, matching, mentions, text_vectors
@@ -60,9 +61,7 @@ def passages(lines: Sequence[Line]) -> list[Passage]:
     return passages
 
 
-def answering(
-    scores: NDArray[np.float64], reference: NDArray[np.float64], least: float = -np.inf
-) -> NDArray[np.float32]:
+def answering(scores: NDArray[np.float64], reference: NDArray[np.float64], least: float = -np.inf) -> Floats:
     """(n,) in [0, 1]: scores mapped so that only the best few of the reference (m,) are high."""
     centre = min(float(np.percentile(reference, LOW_PERCENT)), float(reference.max()) - CLEAR)
     return sigmoid((scores - max(least, centre)) / SCORE_WIDTH)
@@ -83,7 +82,7 @@ class Speech:
         """Bytes in memory: the vectors, the passages and their lines."""
         return int(self.vectors.nbytes) + 2 * sum(map(sys.getsizeof, self._texts))
 
-    def scores(self, question: str) -> NDArray[np.float32]:
+    def scores(self, question: str) -> Floats:
         """(p,) ς of each passage in [0, 1]: how likely it answers the question.
 
         The cosine between the sentences, plus what names, numbers and rare words add, mapped so that only
@@ -93,9 +92,7 @@ class Speech:
         raw += WORDS_WEIGHT * matching(items(question), self._texts, self._texts, mentions)
         return answering(raw, raw, CENTRE_SCORE)
 
-    def cue(
-        self, seconds: NDArray[np.float64], question: str, *, every_passage: bool = False
-    ) -> NDArray[np.float32]:
+    def cue(self, seconds: NDArray[np.float64], question: str, *, every_passage: bool = False) -> Floats:
         """(n,) ς of the best passage at each time, 0 if nothing is said.
 
         Args:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.hashes import digest
 from framenest.config import Calibration, ScorerConfig
 from framenest.errors import ScorerError
-from framenest.frames import FrameBatch, ImageSpec
+from framenest.frames import Floats, FrameBatch, ImageSpec
 from framenest.protocols import Encoded, Progress
 from framenest.records import parse_json
 from framenest.scorers.calibration import Calibrated, Scores
@@ -77,16 +76,14 @@ class TableScorer(Calibrated):
         self.version = f"{by} {digest('linear', keys, self._scores.tolist())[:8]}"
 
     @classmethod
-    def load(
-        cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress
-    ) -> TableScorer:
+    def load(cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress) -> Self:
         """`table:FILE`: the scores in a file."""
         if not checkpoint:
             raise ScorerError("a table of scores needs a file: table:FILE")
         return cls.read(checkpoint, config.calibration)
 
     @classmethod
-    def read(cls, path: str | Path, calibration: Calibration = "auto") -> TableScorer:
+    def read(cls, path: str | Path, calibration: Calibration = "auto") -> Self:
         """The scores in a file: CSV with columns "frame,score" or "seconds,score", or JSON.
 
         JSON: {"120": 0.9}, {"frames": {…}}, {"seconds": {…}}, or [{"frame": 120, "score": 0.9}, …].
@@ -108,7 +105,7 @@ class TableScorer(Calibrated):
         where = np.asarray(encoded["frame" if self._by == "frames" else "second"], np.float64)
         return np.asarray(np.interp(where, self._keys, self._scores))
 
-    def plain(self, scores: Scores) -> NDArray[np.float32]:
+    def plain(self, scores: Scores) -> Floats:
         return np.clip(scores, 0, 1).astype(np.float32)  # interpolation may miss 0 or 1 by a rounding error
 
 

@@ -12,16 +12,15 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from framenest import models
-from framenest.cache.directory import DirectoryStore, keep
-from framenest.cache.hashes import digest
+from framenest.cache.directory import DirectoryStore
 from framenest.config import Calibration, ScorerConfig
-from framenest.frames import FrameBatch, ImageSpec, Pixels
+from framenest.frames import Floats, FrameBatch, ImageSpec, Pixels
 from framenest.processes import cores
 from framenest.protocols import Encoded, MatchStrength, Progress
 from framenest.scorers.calibration import Calibrated, Scores, certain, standardise
@@ -35,13 +34,13 @@ from framenest.scorers.question_text import (
     Vocabulary,
     asks_for,
     label_lines,
+    text_vectors,
 )
 
 SIZES = {"classes": 1000, "objects": 90}
 IMAGES = (ImageSpec.crop(256, 224, 224, "bilinear"), ImageSpec.squash(320, 320, "bilinear"))
 """The inputs of the classifier and of the detector."""
-MOST_AT_ONCE = 8
-"""Images; a detector takes about 40 MB."""
+MOST_AT_ONCE = 8  # images; a detector takes about 40 MB
 SHARPNESS = 0.05  # temperature of the match between a question and label names
 STRONG_LEVEL, NONE_LEVEL = 0.8, 0.261
 """Match strengths that one in fourteen wrong pairs exceed, and that one in seven right pairs fall below."""
@@ -60,10 +59,8 @@ CLEAR, AGREED, DETECTED, CLEAR_COVER = 0.85, 0.4, 0.9, 0.25
 """What a frame needs to be a sure result of a search: the certainty, the geometric mean of both networks for
 each thing, the detector's confidence if it alone knows the word, and the mean with unknown words as 0."""
 LEAST_KEPT = 1e-4  # label scores below this are stored as 0 for searches
-CLOSEST_WEIGHTS = (
-    0.05,
-    0.25,
-)  # weight of the label closest to a query, if labels know its words and if they do not
+CLOSEST_WEIGHTS = (0.05, 0.25)
+"""Of the label closest to a query, if labels know its words, and if they do not."""
 SURE = (0.355, 0.145)
 """Levels that one in a hundred frames of a search exceeds, and one in ten (benchmarks/search_quality.py)."""
 NAMED = 10  # labels of a frame that describe it
@@ -108,9 +105,7 @@ class TagScorer(Calibrated):
         self.timing = self._model.timing
 
     @classmethod
-    def load(
-        cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress
-    ) -> TagScorer:
+    def load(cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress) -> Self:
         """The scorer `tags`, which has one set of weights."""
         return cls(store, config.calibration)
 
@@ -137,15 +132,13 @@ class TagScorer(Calibrated):
         pairs = zip(readings, probes, strict=True)
         return np.asarray(sum(standardise(mine, theirs) for mine, theirs in pairs))
 
-    def match(
-        self, encoded: Encoded, question: str, *, reference: Encoded | None = None
-    ) -> NDArray[np.float32]:
+    def match(self, encoded: Encoded, question: str, *, reference: Encoded | None = None) -> Floats:
         """(n,) relevance in [0, 1]; see `framenest.Scorer`."""
         labels = super().match(encoded, question, reference=reference)
         colour = self._colour(encoded, question, encoded if reference is None else reference)
         return labels if colour is None else (1 - np.float32(COLOUR_WEIGHT)) * labels + colour
 
-    def _colour(self, encoded: Encoded, question: str, reference: Encoded) -> NDArray[np.float32] | None:
+    def _colour(self, encoded: Encoded, question: str, reference: Encoded) -> Floats | None:
         """(n,) what the question's colours add to the relevance; None if they do not count.
 
         The share of the picture, relative to the probes that have most of it.
@@ -194,23 +187,15 @@ class TagScorer(Calibrated):
         if not known:  # most pictures have some of a colour
             return MatchStrength(round(value, 4), "weak", texts, unknown)
         things = self._things(known)
-        vague = not things and unknown
-        confidences = [
-            {kind: float(values.max()) for kind, values in self._seen(encoded, word).items()}
-            for word in things or known
-        ]
-        sure = [
-            max(value if value >= LABEL_LEVELS[kind] else 0.0 for kind, value in one.items())
-            for one in confidences
-        ]
+        vague, words = not things and unknown, things or known
+        seen = [self._seen(encoded, word) for word in words]
+        confidences = [{kind: float(values.max()) for kind, values in one.items()} for one in seen]
+        sure = [max(v if v >= LABEL_LEVELS[kind] else 0.0 for kind, v in one.items()) for one in confidences]
         if max(sure) and not vague:
             value = 1 - (1 - value) * (1 - TRUST * min(sure))
-        elif (
-            not max(sure) and "objects" in encoded and any(word.labels["objects"] for word in things or known)
-        ):
-            value *= NONE_LEVEL
         else:
-            value *= STRONG_LEVEL
+            detectable = "objects" in encoded and any(word.labels["objects"] for word in words)
+            value *= NONE_LEVEL if detectable and not max(sure) else STRONG_LEVEL
         strength = MatchStrength.of(value, strong=STRONG_LEVEL, none=NONE_LEVEL)
         cover = 0.0 if vague else sum(sure) / (len(sure) + len(unknown))
         perhaps = colours or max(max(one.values()) for one in confidences) >= ABSENT
@@ -218,7 +203,7 @@ class TagScorer(Calibrated):
         doubtful = cover < COVER or drawn
         if (strength.verdict == "strong" and doubtful) or (strength.verdict == "none" and perhaps):
             strength = replace(strength, verdict="weak")
-        there = [word.text for word, value in zip(things or known, sure, strict=True) if value]
+        there = [word.text for word, value in zip(words, sure, strict=True) if value]
         halves = tuple(there) if strength.verdict == "weak" and unknown else ()
         return replace(strength, known=texts, unknown=unknown, there=halves, doubt=DRAWN_DOUBT * drawn)
 
@@ -239,20 +224,15 @@ class TagScorer(Calibrated):
             scorer.labels(probes, "Where is the cup?", probes)  # ['coffee mug 0.81, bowl 0.45']
         """
         share = self._shares(encoded, self.text_vector(question), reference)
-        every = [name for kind in _kinds(encoded) for name in self._model().names[kind]]
+        (known, _, colours), kinds = self._terms(question), self._model().names
+        every = [name for kind in _kinds(encoded) for name in kinds[kind]]
         names, places = np.unique(every, return_inverse=True)  # both networks know a laptop
         shares, sure = np.zeros((2, len(share), len(names)), dtype=np.float32)
         np.add.at(shares.T, places, share.T)
         np.maximum.at(sure.T, places, _joined(encoded).T)
         shares[(sure < LEAST_SHOWN) | (names == "-")] = 0
-        kinds = self._model().names
-        meant = {
-            kinds[kind][place]
-            for word in self._terms(question)[0]
-            for kind, mine in word.labels.items()
-            for place in mine
-        }
-        named = shares * np.isin(names, [*meant])
+        meant = [kinds[kind][at] for word in known for kind, mine in word.labels.items() for at in mine]
+        named = shares * np.isin(names, meant)
         shares = np.where(named.max(axis=1, keepdims=True) > 0, named, shares)
         lines = []
         for mine, confidence in zip(shares, sure, strict=True):
@@ -261,23 +241,18 @@ class TagScorer(Calibrated):
             lines.append(", ".join(shown))
         colour = self._colour(encoded, question, reference)
         if colour is not None:
-            known, _, colours = self._terms(question)
             least = self.match(encoded, question, reference=reference) / 2 if known else 0
             for row in np.flatnonzero(colour > least):
-                of = encoded["colours"][row]
-                shown = [
-                    f"{word} {of[at]:.0%} of the picture" for word, at in colours.items() if of[at] >= 0.005
-                ]
+                parts = zip(colours, encoded["colours"][row, [*colours.values()]], strict=True)
+                shown = [f"{word} {part:.0%} of the picture" for word, part in parts if part >= 0.005]
                 lines[row] = ", ".join(shown)
         return lines
 
-    def _shares(
-        self, encoded: Encoded, question: NDArray[np.float32], reference: Encoded
-    ) -> NDArray[np.float32]:
+    def _shares(self, encoded: Encoded, question: Floats, reference: Encoded) -> Floats:
         """(n, 1090) the part of each label in `scores`, which are the sums over the labels."""
         labels = self._model().labels
 
-        def parts(of: Encoded) -> list[NDArray[np.float32]]:
+        def parts(of: Encoded) -> list[Floats]:
             classes = of["classes"]
             best = np.where(classes >= np.partition(classes, -NAMED, axis=1)[:, [-NAMED]], classes, 0)
             lengths = np.linalg.norm(best @ labels["classes"], axis=1, keepdims=True)
@@ -290,7 +265,7 @@ class TagScorer(Calibrated):
         )
         return np.concatenate([named + classes, *objects], axis=1)
 
-    def _seen(self, encoded: Encoded, word: KnownWord) -> dict[str, NDArray[np.float32]]:
+    def _seen(self, encoded: Encoded, word: KnownWord) -> dict[str, Floats]:
         """(n,) the confidence of each network that has it in a word; unsure of a large animal is 0."""
         classes, objects = (list(word.labels[kind]) for kind in SIZES)
         seen = {"classes": encoded["classes"][:, classes].sum(axis=1)}
@@ -300,20 +275,20 @@ class TagScorer(Calibrated):
             seen["objects"] = np.where(large & (values < LARGE_ANIMAL_LEVEL), 0, values).max(axis=1)
         return seen
 
-    def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
+    def frame_vectors(self, encoded: Encoded) -> Floats:
         """(n, 384) sentence vectors of what the classifier names in each frame."""
         return _describe(encoded["classes"], self._model().labels["classes"])
 
-    def text_vector(self, question: str) -> NDArray[np.float32]:
+    def text_vector(self, question: str) -> Floats:
         """(384,) sentence vector of a question."""
         return self._model().sentences(question)
 
-    def search_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
+    def search_vectors(self, encoded: Encoded) -> Floats:
         """(n, 1090) scores of all labels; see `framenest.Searchable`."""
         scores = _joined(encoded)
         return np.where(scores < LEAST_KEPT, 0, scores)
 
-    def search_query(self, query: str) -> NDArray[np.float32]:
+    def search_query(self, query: str) -> Floats:
         """(1090,) 1 for labels that mean a word, shared by all words; a little for labels close to it."""
         model, weights = self._model(), []
         known = self._terms(query)[0]
@@ -331,7 +306,7 @@ class TagScorer(Calibrated):
         words, names = tuple(word.text for word in known), tuple(colours)
         return (words + names, unknown) if counts else (words, unknown + names)
 
-    def certainty(self, encoded: Encoded, question: str) -> NDArray[np.float32]:
+    def certainty(self, encoded: Encoded, question: str) -> Floats:
         """(n,) how sure the networks are of the question's words, and of the one they are least sure of.
 
         At least the share of the picture that has its colours, if they count.
@@ -357,7 +332,7 @@ class TagScorer(Calibrated):
         cover = CLEAR_COVER * (len(agreed) + len(unknown))
         return clear & (np.sum(agreed, axis=0) >= cover if agreed else False)
 
-    def _agreed(self, encoded: Encoded, word: KnownWord) -> NDArray[np.float32]:
+    def _agreed(self, encoded: Encoded, word: KnownWord) -> Floats:
         """(n,) how sure the networks that know a word are of it; the detector alone must be very sure."""
         seen = self._seen(encoded, word)
         if (detected := seen.get("objects")) is None:
@@ -366,7 +341,7 @@ class TagScorer(Calibrated):
         agreed = np.where(detected >= DETECTED, detected, 0) if alone else np.sqrt(seen["classes"] * detected)
         return np.asarray(agreed, dtype=np.float32)
 
-    def _readings(self, encoded: Encoded, question: NDArray[np.float32]) -> list[NDArray[np.float64]]:
+    def _readings(self, encoded: Encoded, question: Floats) -> list[NDArray[np.float64]]:
         labels, probabilities = self._model().labels, encoded["classes"]
         readings = [
             probabilities @ _softmax(labels["classes"] @ question / SHARPNESS),
@@ -379,31 +354,32 @@ class TagScorer(Calibrated):
 
 class _Models:
     def __init__(self, files: dict[str, Path], store: DirectoryStore, *, detects: bool) -> None:
-        threads = cores() // _at_once()
-        self._threads = ThreadPoolExecutor(_at_once(), "framenest-tags")
+        at_once = min(cores(), MOST_AT_ONCE)  # one per thread is a third faster than one on all threads
+        threads = cores() // at_once
+        self._threads = ThreadPoolExecutor(at_once, "framenest-tags")
         self.sentences = SentenceEncoder(store)
         self.classifier = _Classifier(files["mobilenetv2-7.onnx"], threads)
         path = files["efficientdet_lite0.tflite"]
-        self.detector = _Detector(path, _at_once(), threads) if detects else None
+        self.detector = _Detector(path, at_once, threads) if detects else None
         self.names = {"classes": label_lines("imagenet.txt"), "objects": label_lines("coco.txt")}
-        self.labels = _label_vectors(self.names, self.sentences, store)
+        self.labels = {kind: self._vectors(listed, store) for kind, listed in self.names.items()}
         self.vocabulary = Vocabulary(self.names, self.labels, self.sentences)
 
+    def _vectors(self, names: list[str], store: DirectoryStore) -> Floats:
+        """Sentence vectors of label names; computed once per machine."""
+        vectors = text_vectors([PROMPT + name for name in names], self.sentences, store, "text")
+        return np.where([[name != "-"] for name in names], vectors, 0)
+
     def begin(
-        self, network: Callable[[Pixels], NDArray[np.float32]], images: Pixels
-    ) -> tuple[list[Future[NDArray[np.float32]]], NDArray[np.int64]]:
+        self, network: Callable[[Pixels], Floats], images: Pixels
+    ) -> tuple[list[Future[Floats]], NDArray[np.int64]]:
         """Run a network on images, one per thread; equal neighbours run once. → rows, and (n,) which."""
         new = [i == 0 or not np.array_equal(images[i], images[i - 1]) for i in range(len(images))]
         which = np.cumsum(new, dtype=np.int64) - 1
         return [self._threads.submit(network, image) for image in images[new]], which
 
 
-def _at_once() -> int:
-    """Images that run at the same time: one per thread is a third faster than one on all threads."""
-    return min(cores(), MOST_AT_ONCE)
-
-
-def _softmax(values: NDArray[np.float32]) -> NDArray[np.float32]:
+def _softmax(values: Floats) -> Floats:
     powers = np.exp(values - values.max(axis=-1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True), dtype=np.float32)
 
@@ -413,34 +389,18 @@ def _kinds(encoded: Encoded) -> list[str]:
     return [kind for kind in SIZES if kind in encoded]
 
 
-def _joined(encoded: Encoded) -> NDArray[np.float32]:
+def _joined(encoded: Encoded) -> Floats:
     """(n, 1090) what the networks say of all labels."""
     return np.concatenate([encoded[kind] for kind in _kinds(encoded)], axis=1)
 
 
-def _describe(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -> NDArray[np.float32]:
+def _describe(probabilities: Floats, labels: Floats) -> Floats:
     """The mean of each frame's best labels, weighted by probability, as unit vectors. (n, 1000) → (n, d)."""
     best = np.argpartition(-probabilities, NAMED, axis=1)[:, :NAMED]
     weights = np.take_along_axis(probabilities, best, axis=1)
     vectors = np.einsum("nk,nkd->nd", weights, labels[best])
-    result: NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    result: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
     return result
-
-
-def _label_vectors(
-    names: dict[str, list[str]], sentences: SentenceEncoder, store: DirectoryStore
-) -> dict[str, NDArray[np.float32]]:
-    """Sentence vectors of all label names; computed once per machine."""
-    key = f"text/{digest(names, PROMPT, [file.sha256 for file in models.TAGS])}"
-    entry = store.get(key)
-    if entry is not None:
-        return entry[1]
-    vectors = {
-        kind: np.where([[n != "-"] for n in listed], sentences.many([PROMPT + n for n in listed]), 0)
-        for kind, listed in names.items()
-    }
-    keep(store, key, {"kind": "text", "format": 1}, vectors)
-    return vectors
 
 
 class _Classifier:
@@ -451,9 +411,9 @@ class _Classifier:
         levels = np.arange(256, dtype=np.float32)[:, None]
         self._scaled = ((levels / 255 - PIXEL_MEAN) / PIXEL_DEVIATION).T
 
-    def __call__(self, image: Pixels) -> NDArray[np.float32]:
+    def __call__(self, image: Pixels) -> Floats:
         scaled = np.stack([self._scaled[colour][image[..., colour]] for colour in range(3)])
-        logits: NDArray[np.float32] = self._session.run(None, {"data": scaled[None]})[0][0]
+        logits: Floats = self._session.run(None, {"data": scaled[None]})[0][0]
         return _softmax(logits)
 
 
@@ -475,7 +435,7 @@ class _Detector:
         self._input = interpreters[0].get_input_details()[0]["index"]
         self._scores = interpreters[0].get_output_details()[0]["index"]
 
-    def __call__(self, image: Pixels) -> NDArray[np.float32]:
+    def __call__(self, image: Pixels) -> Floats:
         interpreter = self._free.get()
         try:
             interpreter.set_tensor(self._input, np.ascontiguousarray(image[None]))

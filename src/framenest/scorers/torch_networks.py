@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.functional import embedding, gelu, layer_norm, linear, scaled_dot_product_attention
 
 from framenest.errors import ScorerError
@@ -28,7 +29,7 @@ DEVICE_SHARE = 0.25
 class Rows:
     """A tensor of features that stays on its device; stands in for an array."""
 
-    def __init__(self, tensor: torch.Tensor) -> None:
+    def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
 
     @property
@@ -57,7 +58,7 @@ def _has_room(device: torch.device, size: int) -> bool:
     return bool(device.type == "cuda" and size <= DEVICE_SHARE * torch.cuda.mem_get_info(device)[0])
 
 
-def as_tensor(rows: Rows | Array, device: torch.device) -> torch.Tensor:
+def as_tensor(rows: Rows | Array, device: torch.device) -> Tensor:
     """Features as a tensor on a device."""
     if isinstance(rows, Rows):
         return rows.tensor.to(device)
@@ -65,12 +66,9 @@ def as_tensor(rows: Rows | Array, device: torch.device) -> torch.Tensor:
 
 
 class OnDevices:
-    """A network on each of the devices asked for, and its tokenizer.
+    """A network on each of the devices asked for ("cpu", "cuda:0,cuda:1"), and its tokenizer.
 
-    Args:
-        load: a function (folder, dtype, device) → the network on that device.
-        devices: names separated by commas, such as "cpu" or "cuda:0,cuda:1"; a GPU's with its index.
-        precision: a dtype's name.
+    load: a function (folder, dtype, device) → the network on that device. precision: a dtype's name.
 
     Raises:
         ScorerError: no such device, a checkpoint of another kind, or too little memory.
@@ -95,9 +93,8 @@ class OnDevices:
         except torch.OutOfMemoryError as error:
             raise _out_of_memory("the model does not fit") from error
         except (OSError, ValueError, KeyError, RuntimeError) as error:  # whatever else the folder holds
-            raise ScorerError(
-                f"{checkpoint.path}: this model cannot be loaded ({one_line(error)})"
-            ) from error
+            why = f"this model cannot be loaded ({one_line(error)})"
+            raise ScorerError(f"{checkpoint.path}: {why}") from error
 
     def load_tokenizer(self, folder: Path, scorer: str, extra: str) -> None:
         """Load a checkpoint's tokenizer.json, for `tokens`."""
@@ -105,11 +102,11 @@ class OnDevices:
         self.tokenizer = tokenizer_file(folder / "tokenizer.json", extra, self.networks[0].longest)
         self.padding = padding_token(folder, self.tokenizer)
 
-    def tokens(self, text: str) -> torch.Tensor:
+    def tokens(self, text: str) -> Tensor:
         """(1, t) token ids of a question, truncated to what the network reads."""
         return torch.tensor([token_ids(self.tokenizer, text, self._scorer)])
 
-    def text_vector(self, tokens: torch.Tensor, *, padded: bool = False) -> Array:
+    def text_vector(self, tokens: Tensor, *, padded: bool = False) -> Array:
         """(d,) unit vector of a text's tokens (1, t). padded: to all that the network reads."""
         missing = self.networks[0].longest - tokens.shape[1] if padded else 0
         tokens = torch.nn.functional.pad(tokens, (0, missing), value=self.padding)
@@ -117,7 +114,7 @@ class OnDevices:
             vector: Array = unit(self.networks[0].text(tokens.to(self.first)))[0].cpu().numpy()
         return vector
 
-    def normalise(self, pixels: Pixels, device: torch.device, images: Preprocessing) -> torch.Tensor:
+    def normalise(self, pixels: Pixels, device: torch.device, images: Preprocessing) -> Tensor:
         """(n, H, W, 3) uint8 → (n, 3, H, W), normalised as the checkpoint's image processor does."""
         here = torch.from_numpy(np.require(pixels, requirements=["C", "W"]))
         if device.type == "cuda":
@@ -130,14 +127,14 @@ class OnDevices:
         return ((there.float() / 255 - mean) / deviation).to(self.dtype).contiguous()
 
     def map(
-        self, stage: str, call: Callable[[slice, Any, torch.device], torch.Tensor], count: int, batch: int
-    ) -> torch.Tensor:
+        self, stage: str, call: Callable[[slice, Any, torch.device], Tensor], count: int, batch: int
+    ) -> Tensor:
         """Call `call(rows, network, its device)` over all rows in batches, spread over the devices.
 
         Halves the batch if memory runs out, also for later calls of the same stage. Returns all results on
         the first device.
         """
-        parts: list[torch.Tensor] = []
+        parts: list[Tensor] = []
         done, batch = 0, min(batch, self._fits.get(stage, batch))
         while done < count or not parts:  # no rows: one empty call gives the shape
             step = max(1, min(batch, -(-(count - done) // len(self.devices))))  # share a last batch, too
@@ -168,7 +165,7 @@ class OnDevices:
         return {name: np.asarray(rows) for name, rows in encoded.items()}
 
 
-def unit(vectors: torch.Tensor) -> torch.Tensor:
+def unit(vectors: Tensor) -> Tensor:
     """Float32 vectors of unit length."""
     vectors = vectors.float()
     return vectors / vectors.norm(dim=-1, keepdim=True)
@@ -206,14 +203,28 @@ def _device(name: str) -> torch.device:
     return device
 
 
-Weights = Mapping[str, torch.Tensor]
+Weights = Mapping[str, Tensor]
 
 
 class TorchNetwork:
-    """A checkpoint's weights by name, on one device."""
+    """A checkpoint's weights by name, on one device, and the settings of its sides."""
+
+    what: str
+    kinds: tuple[str, ...]
+    """What config.json may call it."""
 
     def __init__(self, weights: Weights, config: Mapping[str, Any]) -> None:
-        self._weights = weights
+        kind = config.get("model_type")
+        if kind not in self.kinds:
+            raise ValueError(f"{self.what} is a model of type {' or '.join(self.kinds)}, not {kind}")
+        self._weights, self._siglip = weights, kind == "siglip"
+        self._settings = {
+            side: known | config.get(f"{side}_config", {}) for side, known in DEFAULTS[kind].items()
+        }
+        for settings in self._settings.values():
+            if settings["hidden_act"] not in ACTIVATIONS:
+                raise ValueError(f"its activation is {settings['hidden_act']}")
+        self._depths = {side: self._depth(LAYERS[side]) for side in self._settings}
 
     @classmethod
     def load(cls, folder: Path, dtype: torch.dtype, device: torch.device) -> Self:
@@ -236,14 +247,17 @@ class TorchNetwork:
         """The dtype of a weight in a network of dtype `dtype`."""
         return dtype
 
-    def _linear(self, x: torch.Tensor, name: str) -> torch.Tensor:
+    def _linear(self, x: Tensor, name: str) -> Tensor:
         return linear(x, self._weights[name + ".weight"], self._weights.get(name + ".bias"))
 
-    def _norm(self, x: torch.Tensor, name: str, eps: float) -> torch.Tensor:
-        weight = self._weights[name + ".weight"]
+    def _norm(self, x: Tensor, name: str, side: str) -> Tensor:
+        weight, eps = self._weights[name + ".weight"], self._settings[side]["layer_norm_eps"]
         return layer_norm(x, weight.shape, weight, self._weights[name + ".bias"], eps)
 
-    def _patches(self, pixels: torch.Tensor, name: str) -> torch.Tensor:
+    def _act(self, x: Tensor, side: str) -> Tensor:
+        return ACTIVATIONS[self._settings[side]["hidden_act"]](x)
+
+    def _patches(self, pixels: Tensor, name: str) -> Tensor:
         """(n, 3, H, W) → (n, p, d)."""
         kernel, bias = self._weights[name + ".weight"], self._weights.get(name + ".bias")
         patches = torch.conv2d(pixels.to(kernel.dtype), kernel, bias, stride=kernel.shape[-1])
@@ -256,18 +270,30 @@ class TorchNetwork:
             raise ValueError(f"it has no weights {prefix}*")
         return max(numbers) + 1
 
+    def _encode(self, x: Tensor, side: str, *, causal: bool = False) -> Tensor:
+        """All layers: (n, t, d) → (n, t, d). BLIP-2 has queries, keys and values in one weight."""
+        for number in range(self._depths[side]):
+            name = f"{LAYERS[side]}{number}."
+            normed, at, last = self._norm(x, name + "layer_norm1", side), name + "self_attn.", "out_proj"
+            if at + "qkv.weight" in self._weights:
+                parts, last = self._linear(normed, at + "qkv").chunk(3, dim=-1), "projection"
+            else:
+                parts = tuple(self._linear(normed, f"{at}{part}_proj") for part in "qkv")
+            x = x + self._linear(self._attention(parts, side, causal=causal), at + last)
+            x = x + self._mlp(self._norm(x, name + "layer_norm2", side), name, side)
+        return x
 
-def heads_of(x: torch.Tensor, heads: int) -> torch.Tensor:
-    """(n, t, d) → (n, heads, t, d / heads)."""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    def _mlp(self, x: Tensor, name: str, side: str) -> Tensor:
+        return self._linear(self._act(self._linear(x, name + "mlp.fc1"), side), name + "mlp.fc2")
+
+    def _attention(self, parts: Sequence[Tensor], side: str, *, causal: bool = False) -> Tensor:
+        """Of queries, keys and values (n, t, heads · d) → (n, t, heads · d)."""
+        heads = self._settings[side]["num_attention_heads"]
+        q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in parts)
+        return scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(2)
 
 
-def joined(x: torch.Tensor) -> torch.Tensor:
-    """(n, heads, t, d) → (n, t, heads · d)."""
-    return x.transpose(1, 2).flatten(2)
-
-
-ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": gelu,
     "gelu_pytorch_tanh": partial(gelu, approximate="tanh"),
     "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
@@ -277,8 +303,18 @@ _CLIP = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5, "num_attention_head
 DEFAULTS = {
     "siglip": {"vision": _SIGLIP, "text": _SIGLIP},
     "clip": {"vision": _CLIP, "text": _CLIP | {"num_attention_heads": 8, "eos_token_id": 49407}},
+    "blip-2": {
+        "vision": {"hidden_act": "gelu", "layer_norm_eps": 1e-6, "num_attention_heads": 16},
+        "qformer": {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "num_attention_heads": 12},
+    },
 }
-"""Settings that a config.json may leave out."""
+"""Settings that a config.json may leave out, by model and side."""
+LAYERS = {
+    "vision": "vision_model.encoder.layers.",
+    "text": "text_model.encoder.layers.",
+    "qformer": "qformer.encoder.layer.",
+}
+"""What names of weights of a side's layers begin with."""
 
 
 class DualNetwork(TorchNetwork):
@@ -287,82 +323,52 @@ class DualNetwork(TorchNetwork):
     The vectors are not of unit length.
     """
 
+    what, kinds = "a dual encoder", ("siglip", "clip")
+
     def __init__(self, weights: Weights, config: Mapping[str, Any]) -> None:
         super().__init__(weights, config)
-        kind = config.get("model_type")
-        if kind not in DEFAULTS:
-            raise ValueError(f"a dual encoder is a model of type {' or '.join(DEFAULTS)}, not {kind}")
-        self._siglip = kind == "siglip"
-        self._settings = {
-            side: DEFAULTS[kind][side] | config.get(f"{side}_config", {}) for side in ("vision", "text")
-        }
-        for settings in self._settings.values():
-            if settings["hidden_act"] not in ACTIVATIONS:
-                raise ValueError(f"its activation is {settings['hidden_act']}")
-        self._depths = {side: self._depth(f"{side}_model.encoder.layers.") for side in self._settings}
         self.scale = math.exp(weights["logit_scale"].item())
         self.bias = weights["logit_bias"].item() if "logit_bias" in weights else 0.0
         self.longest = len(weights["text_model.embeddings.position_embedding.weight"])
         """Tokens of a text that the model reads."""
 
-    def image(self, pixels: torch.Tensor) -> torch.Tensor:
+    def image(self, pixels: Tensor) -> Tensor:
         """(n, 3, H, W) normalised images → (n, d)."""
         w, name = self._weights, "vision_model."
         x = self._patches(pixels, name + "embeddings.patch_embedding")
         if not self._siglip:
             x = torch.cat([w[name + "embeddings.class_embedding"].expand(len(pixels), 1, -1), x], dim=1)
         x = x + w[name + "embeddings.position_embedding.weight"]
-        eps = self._settings["vision"]["layer_norm_eps"]
         if self._siglip:
-            x = self._norm(self._encode(x, "vision"), name + "post_layernorm", eps)
-            return self._pooled(x)
-        x = self._encode(self._norm(x, name + "pre_layrnorm", eps), "vision")[:, 0]
-        return self._linear(self._norm(x, name + "post_layernorm", eps), "visual_projection")
+            return self._pooled(self._norm(self._encode(x, "vision"), name + "post_layernorm", "vision"))
+        x = self._encode(self._norm(x, name + "pre_layrnorm", "vision"), "vision")[:, 0]
+        return self._linear(self._norm(x, name + "post_layernorm", "vision"), "visual_projection")
 
-    def text(self, tokens: torch.Tensor) -> torch.Tensor:
+    def text(self, tokens: Tensor) -> Tensor:
         """(1, t) token ids, padded to `longest` → (1, d)."""
-        w, name, settings = self._weights, "text_model.", self._settings["text"]
+        w, name = self._weights, "text_model."
         x = embedding(tokens, w[name + "embeddings.token_embedding.weight"])
         x = x + w[name + "embeddings.position_embedding.weight"][: tokens.shape[1]]
-        x = self._norm(self._encode(x, "text"), name + "final_layer_norm", settings["layer_norm_eps"])
+        x = self._encode(x, "text", causal=not self._siglip)  # CLIP's text attends backwards only
+        x = self._norm(x, name + "final_layer_norm", "text")
         if self._siglip:
             return self._linear(x[:, -1], name + "head")
-        end = settings["eos_token_id"]  # old configs always say 2; then use the highest id
+        end = self._settings["text"]["eos_token_id"]  # old configs always say 2; then use the highest id
         last = tokens[0].argmax() if end == 2 else (tokens[0] == end).int().argmax()
         return self._linear(x[:, last], "text_projection")
 
-    def _encode(self, x: torch.Tensor, side: str) -> torch.Tensor:
-        """All layers; CLIP's text attends backwards only."""
-        settings, causal = self._settings[side], side == "text" and not self._siglip
-        eps, heads = settings["layer_norm_eps"], settings["num_attention_heads"]
-        for number in range(self._depths[side]):
-            name = f"{side}_model.encoder.layers.{number}."
-            normed = self._norm(x, name + "layer_norm1", eps)
-            q, k, v = (
-                heads_of(self._linear(normed, f"{name}self_attn.{part}_proj"), heads) for part in "qkv"
-            )
-            read = joined(scaled_dot_product_attention(q, k, v, is_causal=causal))
-            x = x + self._linear(read, name + "self_attn.out_proj")
-            x = x + self._feed_forward(self._norm(x, name + "layer_norm2", eps), name, side)
-        return x
-
-    def _feed_forward(self, x: torch.Tensor, name: str, side: str) -> torch.Tensor:
-        act = ACTIVATIONS[self._settings[side]["hidden_act"]]
-        return self._linear(act(self._linear(x, name + "mlp.fc1")), name + "mlp.fc2")
-
-    def _pooled(self, x: torch.Tensor) -> torch.Tensor:
+    def _pooled(self, x: Tensor) -> Tensor:
         """SigLIP's attention pooling: one learned query attends to all patches."""
-        w, name, settings = self._weights, "vision_model.head.", self._settings["vision"]
+        w, name = self._weights, "vision_model.head."
         asking = w[name + "probe"].repeat(len(x), 1, 1).transpose(0, 1)
         patches = x.transpose(0, 1)
         inner, outer = (name + f"attention.{part}" for part in ("in_proj_", "out_proj."))
         read = torch.nn.functional.multi_head_attention_forward(
-            asking, patches, patches, x.shape[-1], settings["num_attention_heads"],
+            asking, patches, patches, x.shape[-1], self._settings["vision"]["num_attention_heads"],
             w[inner + "weight"], w[inner + "bias"], None, None, False, 0.0,
             w[outer + "weight"], w[outer + "bias"], training=False,
         )[0].transpose(0, 1)  # fmt: skip
-        normed = self._norm(read, name + "layernorm", settings["layer_norm_eps"])
-        return (read + self._feed_forward(normed, name, "vision"))[:, 0]
+        return (read + self._mlp(self._norm(read, name + "layernorm", "vision"), name, "vision"))[:, 0]
 
 
 class Blip2Network(TorchNetwork):
@@ -372,18 +378,10 @@ class Blip2Network(TorchNetwork):
     weights that read the frames' features, which are float16 already: they take two thirds of its time.
     """
 
+    what, kinds = "BLIP-2", ("blip-2",)
+
     def __init__(self, weights: Weights, config: Mapping[str, Any]) -> None:
         super().__init__(weights, config)
-        vision, qformer = config.get("vision_config", {}), config.get("qformer_config", {})
-        for part in (vision, qformer):
-            if part.get("hidden_act", "gelu") != "gelu":
-                raise ValueError(f"its activation is {part['hidden_act']}, not gelu")
-        self._vision_heads = int(vision.get("num_attention_heads", 16))
-        self._vision_eps = float(vision.get("layer_norm_eps", 1e-6))
-        self._heads = int(qformer.get("num_attention_heads", 12))
-        self._eps = float(qformer.get("layer_norm_eps", 1e-12))
-        self._vision_depth = self._depth("vision_model.encoder.layers.")
-        self._qformer_depth = self._depth("qformer.encoder.layer.")
         self._half = weights["itm_head.weight"].dtype == torch.float16
         self.longest = len(weights["embeddings.position_embeddings.weight"])
         """Tokens of a question that the model reads."""
@@ -394,59 +392,47 @@ class Blip2Network(TorchNetwork):
         whole = name.startswith(("qformer.", "query_tokens")) and not reads_frames
         return torch.float32 if whole and dtype == torch.float16 else dtype
 
-    def vision(self, pixels: torch.Tensor) -> torch.Tensor:
+    def vision(self, pixels: Tensor) -> Tensor:
         """(n, 3, H, W) normalised images → (n, v, d) output of the vision transformer."""
         name = "vision_model.embeddings."
         first = self._weights[name + "class_embedding"].expand(len(pixels), 1, -1)
         x = torch.cat([first, self._patches(pixels, name + "patch_embedding")], dim=1)
-        x = x + self._weights[name + "position_embedding"]
-        for number in range(self._vision_depth):
-            x = self._vision_layer(x, f"vision_model.encoder.layers.{number}.")
-        return self._norm(x, "vision_model.post_layernorm", self._vision_eps)
+        x = self._encode(x + self._weights[name + "position_embedding"], "vision")
+        return self._norm(x, "vision_model.post_layernorm", "vision")
 
-    def match(self, vision: torch.Tensor, question: torch.Tensor) -> torch.Tensor:
+    def match(self, vision: Tensor, question: Tensor) -> Tensor:
         """Logits (n, 2), no match and match, of n frames' features (n, v, d) and a question (1, t)."""
-        w = self._weights
         words = self._words(question)
-        asking = w["query_tokens"].to(words.dtype)
+        asking = self._weights["query_tokens"].to(words.dtype)
         queries = asking.shape[1]
         x = self._qformer(torch.cat([asking, words], dim=1).expand(len(vision), -1, -1), vision, queries)
         return self._linear(x[:, :queries], "itm_head").mean(dim=1)
 
-    def contrast(self, vision: torch.Tensor) -> torch.Tensor:
+    def contrast(self, vision: Tensor) -> Tensor:
         """(n, v, d) frames' features → (n, 32, 256) of the query tokens, which read the frames alone."""
-        w = self._weights
-        asking = w["query_tokens"].expand(len(vision), -1, -1)
+        asking = self._weights["query_tokens"].expand(len(vision), -1, -1)
         return self._linear(self._qformer(asking, vision, asking.shape[1]), "vision_projection")
 
-    def text(self, question: torch.Tensor) -> torch.Tensor:
+    def text(self, question: Tensor) -> Tensor:
         """(1, t) token ids, which attend to one another alone → (1, 256)."""
         words = self._words(question)
         return self._linear(self._qformer(words, words, 0)[:, 0], "text_projection")
 
-    def _words(self, question: torch.Tensor) -> torch.Tensor:
+    def _words(self, question: Tensor) -> Tensor:
         """(1, t) token ids → (1, t, d)."""
         words = embedding(question, self._weights["embeddings.word_embeddings.weight"])
         return words + self._weights["embeddings.position_embeddings.weight"][: question.shape[1]]
 
-    def _qformer(self, x: torch.Tensor, vision: torch.Tensor, queries: int) -> torch.Tensor:
+    def _qformer(self, x: Tensor, vision: Tensor, queries: int) -> Tensor:
         """The Q-Former's output; the first `queries` tokens read the frames."""
         w = self._weights
-        x = self._norm(x.to(w["qformer.layernorm.weight"].dtype), "qformer.layernorm", self._eps)
+        x = self._norm(x.to(w["qformer.layernorm.weight"].dtype), "qformer.layernorm", "qformer")
         vision = vision.to(w["itm_head.weight"].dtype)
-        for number in range(self._qformer_depth):
-            x = self._qformer_layer(x, vision, queries, f"qformer.encoder.layer.{number}.")
+        for number in range(self._depths["qformer"]):
+            x = self._qformer_layer(x, vision, queries, f"{LAYERS['qformer']}{number}.")
         return x.to(vision.dtype)
 
-    def _vision_layer(self, x: torch.Tensor, name: str) -> torch.Tensor:
-        mixed = self._linear(self._norm(x, name + "layer_norm1", self._vision_eps), name + "self_attn.qkv")
-        mixed = mixed.unflatten(-1, (3, self._vision_heads, -1)).permute(2, 0, 3, 1, 4)
-        read = scaled_dot_product_attention(mixed[0], mixed[1], mixed[2])
-        x = self._linear(joined(read), name + "self_attn.projection") + x
-        inner = gelu(self._linear(self._norm(x, name + "layer_norm2", self._vision_eps), name + "mlp.fc1"))
-        return self._linear(inner, name + "mlp.fc2") + x
-
-    def _qformer_layer(self, x: torch.Tensor, vision: torch.Tensor, queries: int, name: str) -> torch.Tensor:
+    def _qformer_layer(self, x: Tensor, vision: Tensor, queries: int, name: str) -> Tensor:
         x = self._attend(x, x, name + "attention.")
         if not queries:
             return self._feed_forward(x, name, "")
@@ -456,16 +442,14 @@ class Blip2Network(TorchNetwork):
         asking = self._feed_forward(asking, name, "_query")
         return torch.cat([asking, self._feed_forward(words, name, "")], dim=1) if words.shape[1] else asking
 
-    def _attend(self, x: torch.Tensor, to: torch.Tensor, name: str) -> torch.Tensor:
-        parts = [
-            heads_of(self._linear(given, f"{name}attention.{part}"), self._heads)
-            for part, given in (("query", x), ("key", to), ("value", to))
-        ]
-        asked, keys, values = [part.half() for part in parts] if self._half else parts
-        read = joined(scaled_dot_product_attention(asked, keys, values)).to(x.dtype)
-        return self._norm(self._linear(read, name + "output.dense") + x, name + "output.LayerNorm", self._eps)
+    def _attend(self, x: Tensor, to: Tensor, name: str) -> Tensor:
+        given = {"query": x, "key": to, "value": to}
+        parts = [self._linear(one, f"{name}attention.{part}") for part, one in given.items()]
+        parts = [part.half() for part in parts] if self._half else parts
+        read = self._linear(self._attention(parts, "qformer").to(x.dtype), name + "output.dense")
+        return self._norm(read + x, name + "output.LayerNorm", "qformer")
 
-    def _feed_forward(self, x: torch.Tensor, name: str, which: str) -> torch.Tensor:
-        inner = gelu(self._linear(x, f"{name}intermediate{which}.dense"))
+    def _feed_forward(self, x: Tensor, name: str, which: str) -> Tensor:
+        inner = self._act(self._linear(x, f"{name}intermediate{which}.dense"), "qformer")
         outer = self._linear(inner, f"{name}output{which}.dense") + x
-        return self._norm(outer, f"{name}output{which}.LayerNorm", self._eps)
+        return self._norm(outer, f"{name}output{which}.LayerNorm", "qformer")

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import ScorerError
-from framenest.frames import FrameBatch, ImageSpec, Pixels
+from framenest.frames import Floats, FrameBatch, ImageSpec, Pixels
 from framenest.models import Checkpoint, locate
 from framenest.processes import has_gpu, own_gpu
 from framenest.protocols import Encoded, Progress
@@ -30,7 +29,7 @@ from framenest.scorers.calibration import (
     Scores,
     sigmoid,
 )
-from framenest.scorers.checkpoint import InBackground, Preprocessing, find_file, is_of_parent
+from framenest.scorers.checkpoint import OF_PARENT, InBackground, Preprocessing, find_file
 
 if TYPE_CHECKING:
     from framenest.scorers.torch_networks import OnDevices
@@ -45,7 +44,7 @@ class _InTorch(InBackground["OnDevices"]):
 
     def __call__(self) -> OnDevices:
         model = super().__call__()
-        if is_of_parent("torch"):
+        if "torch" in OF_PARENT:
             importlib.import_module("torch").set_num_threads(1)  # of this thread
         return model
 
@@ -160,7 +159,7 @@ class Blip2Scorer(CheckpointScorer):
         """Move features to where `match` wants them: to the GPU if there is room."""
         return self._model().hold(encoded)
 
-    def logits(self, encoded: Encoded, question: str, on: OnDevices | None = None) -> NDArray[np.float32]:
+    def logits(self, encoded: Encoded, question: str, on: OnDevices | None = None) -> Floats:
         """(n, 2) no match and match, as transformers' own forward gives them."""
         from framenest.scorers.torch_networks import as_tensor
 
@@ -181,7 +180,7 @@ class Blip2Scorer(CheckpointScorer):
         logits = self.logits(encoded, question).astype(np.float64)
         return np.asarray(logits[:, 1] - logits[:, 0])
 
-    def search_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
+    def search_vectors(self, encoded: Encoded) -> Floats:
         """(n, 32, 256) unit vectors of the query tokens, from BLIP-2's contrastive stage."""
         from framenest.scorers.torch_networks import as_tensor, unit
 
@@ -192,14 +191,14 @@ class Blip2Scorer(CheckpointScorer):
 
         return np.asarray(self._model().map("encode", contrast, len(features), self.batch).cpu().numpy())
 
-    def search_query(self, query: str) -> NDArray[np.float32]:
+    def search_query(self, query: str) -> Floats:
         """(256,) unit vector of a query, from the contrastive stage."""
         on = self._model()
         return on.text_vector(on.tokens(query))
 
-    def frame_vectors(self, encoded: Encoded) -> NDArray[np.float32]:
+    def frame_vectors(self, encoded: Encoded) -> Floats:
         """(n, d) unit vectors of encoded frames: the vision transformer's output at its class token."""
-        classes: NDArray[np.float32] = np.asarray(encoded["vision"][:, 0], dtype=np.float32)
+        classes: Floats = np.asarray(encoded["vision"][:, 0], dtype=np.float32)
         lengths = np.linalg.norm(classes, axis=1, keepdims=True)
         return np.asarray(classes / np.maximum(lengths, 1e-12))
 
@@ -223,7 +222,7 @@ class TorchDualScorer(CheckpointScorer, DualScorer):
 
         return {"vector": on.map("encode", vectors, len(images), self.batch).cpu().numpy()}
 
-    def _text(self, question: str, on: OnDevices | None = None) -> NDArray[np.float32]:
+    def _text(self, question: str, on: OnDevices | None = None) -> Floats:
         on = on or self._model()
         if on.padding is None:
             raise ScorerError(f"{self.version}: its tokenizer_config.json names no padding token")
@@ -240,7 +239,7 @@ class SiglipScorer(TorchDualScorer):
     own_relevance, match_levels = SIGLIP_RELEVANCE, SIGLIP_LEVELS
     lower_case = True  # as the model was trained
 
-    def plain(self, scores: Scores) -> NDArray[np.float32]:
+    def plain(self, scores: Scores) -> Floats:
         """The sigmoid of the logit."""
         return sigmoid(scores)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from framenest.cache.directory import FeaturesLimit
 from framenest.errors import CacheWarning, ScorerError
-from framenest.frames import FrameBatch, ImageSpec
+from framenest.frames import Floats, FrameBatch, ImageSpec
 from framenest.progress import Timing
 from framenest.protocols import (
     Batcher,
@@ -31,10 +31,8 @@ from framenest.protocols import (
 from framenest.scorers.feature_store import FeatureParts, Features, features_key, finish_writes
 from framenest.video.decoder import Decoder
 
-AHEAD = 12
-"""Batches decoded ahead of the encoder. A decoder's batch takes at most 16 MiB."""
-PASSED_BYTES = 128 * 2**20
-"""Bytes of images of passed frames that one video holds."""
+AHEAD = 12  # batches decoded ahead of the encoder; a decoder's batch takes at most 16 MiB
+PASSED_BYTES = 128 * 2**20  # of images of passed frames that one video holds
 DETOUR = 0.125
 """Extra decoding allowed for frames just after the last wanted one of a group of pictures, as a share."""
 SMALLEST_BATCH = 16
@@ -47,13 +45,9 @@ class KeptUnfinished(CacheWarning):
 
 
 class VideoFeatures:
-    """One video as one scorer sees it.
+    """One video as one scorer sees it; without a scorer, only thumbnails.
 
-    Args:
-        scorer: None for thumbnails only.
-        thumbnail: short side of the thumbnails, in pixels.
-        timing: the clock for the stages.
-        keep, limit: as for `FeatureParts`.
+    thumbnail: their short side in pixels. timing: the clock for the stages. keep, limit: of `FeatureParts`.
     """
 
     def __init__(
@@ -92,15 +86,11 @@ class VideoFeatures:
         return 3 * sum(int(np.prod(spec.size(info.width, info.height))) for spec in self._sizes)
 
     def get(self, frames: NDArray[np.int64], stage: str, passing: NDArray[np.int64] = NO_FRAMES) -> Features:
-        """Features of the frames, in ascending order, without those that do not decode.
+        """Features of the frames (n,), ascending, without those that do not decode.
 
-        Interrupted work keeps the frames encoded so far; the next call continues from there.
-
-        Args:
-            frames: (n,) frame numbers, ascending.
-            stage: the name for progress.
-            passing: frames that the decoder passes on the way (`on_the_way`). Their images are held in
-                memory for a later call.
+        Interrupted work keeps the frames encoded so far; the next call continues from there. stage: the name
+        for progress. passing: frames that the decoder passes on the way (`on_the_way`), whose images are held
+        in memory for a later call.
         """
         wanted = self._kept.missing(frames)
         if len(wanted):
@@ -116,13 +106,10 @@ class VideoFeatures:
         first: int = 0,
         passing: NDArray[np.int64] = NO_FRAMES,
     ) -> tuple[Features, list[tuple[int, int]]]:
-        """As `get`, with the nearest earlier frame for each one that does not decode.
+        """As `get`, with the nearest earlier frame for each one that does not decode: pairs (wanted, used).
 
         A substitute must decode, lie after the previous probe (after `first` if there is none) and not be
-        taken already. Without one, the frame is dropped.
-
-        Returns:
-            The features, and (wanted, used) for each frame that does not decode; used is −1 if dropped.
+        taken already. Without one, the frame is dropped, and used is −1.
         """
         features = self.get(wanted, stage, passing)
         taken = {*features.frames.tolist(), *probes.tolist()}
@@ -137,19 +124,10 @@ class VideoFeatures:
         extra = [used for _, used in pairs if used >= 0]
         return (self.get(np.union1d(features.frames, extra), stage) if extra else features), pairs
 
-    def relevance(self, features: Features, question: str | None, reference: Features) -> NDArray[np.float32]:
-        """How well frames match a question.
+    def relevance(self, features: Features, question: str | None, reference: Features) -> Floats:
+        """(n,) in [0, 1]: how well n frames match a question; zeros without one. reference: the probes.
 
-        Args:
-            features: the frames (n of them).
-            question: None gives zeros.
-            reference: the probes, for scorers that normalise over the video.
-
-        Returns:
-            (n,) relevance in [0, 1].
-
-        Raises:
-            ScorerError: the scorer returned something else.
+        Raises ScorerError if the scorer returns something else.
         """
         count = len(features.frames)
         if question is None or self.scorer is None or not count:
@@ -165,7 +143,7 @@ class VideoFeatures:
             )
         return relevance
 
-    def certainty(self, frames: Features, question: str) -> NDArray[np.float32]:
+    def certainty(self, frames: Features, question: str) -> Floats:
         """(n,) in [0, 1]: how surely frames match, comparable across videos as far as the scorer can tell."""
         if not isinstance(self.scorer, Grader):
             return self.relevance(frames, question, frames)
@@ -187,16 +165,15 @@ class VideoFeatures:
     def labels(self, frames: Features, question: str | None, reference: Features) -> tuple[str, ...]:
         """Why each frame matches, as one line; no lines if the scorer names nothing. reference: the probes.
 
-        Raises:
-            ScorerError: the scorer returned something else.
+        Raises ScorerError if the scorer returns something else.
         """
-        if question is None or not isinstance(self.scorer, Labeller):
+        count = len(frames.frames)
+        if question is None or not isinstance(self.scorer, Labeller) or not count:
             return ()
         with self._timing("match", self._scorer_timing):
-            probes = reference.encoded
-            lines = tuple(self.scorer.labels(frames.encoded, question, probes)) if len(frames.frames) else ()
-        if len(lines) != len(frames.frames) or not all(isinstance(line, str) for line in lines):
-            raise ScorerError(f"scorer {self.scorer.name!r}: labels must return {len(frames.frames)} strings")
+            lines = tuple(self.scorer.labels(frames.encoded, question, reference.encoded))
+        if len(lines) != count or not all(isinstance(line, str) for line in lines):
+            raise ScorerError(f"scorer {self.scorer.name!r}: labels must return {count} strings")
         return lines
 
     def _add(self, frames: NDArray[np.int64], stage: str, passing: NDArray[np.int64]) -> None:
@@ -242,8 +219,7 @@ class VideoFeatures:
     ) -> Iterator[FrameBatch]:
         """Batches of the size that the scorer prefers; holds the images of passed frames.
 
-        The last ones are smaller, so that little is left to encode when decoding ends. `tell` is called with
-        the number of frames decoded.
+        The last ones are smaller, so that little is left to encode when decoding ends.
         """
         size = self.scorer.batch if isinstance(self.scorer, Batcher) else 1
         waiting, ready, to_come = held, len(held), len(held) + len(left)
@@ -277,7 +253,7 @@ class VideoFeatures:
         return Features(batch.frames, thumbnails, dict(encoded))
 
     def _nothing(self) -> Features:
-        """Features of no frames, in the shapes of this scorer."""
+        """Features of no frame, for their shapes."""
         info = self.decoder.info
         sizes = [spec.size(info.width, info.height) for spec in self._sizes]
         pixels = tuple(np.zeros((0, height, width, 3), np.uint8) for width, height in sizes)
@@ -324,19 +300,11 @@ def read_ahead(batches: Iterator[FrameBatch]) -> Iterator[Iterator[FrameBatch]]:
 def on_the_way(
     key_frames: NDArray[np.int64], wanted: NDArray[np.int64], others: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The other frames that cost next to nothing while the wanted ones are decoded.
+    """Those of the other frames that cost next to nothing while the wanted ones are decoded. All ascend.
 
     To reach a frame, a decoder goes through all frames since the previous key frame. These are on the way.
     So are the frames just after the last wanted one of a group of pictures, if all together add little
     (DETOUR).
-
-    Args:
-        key_frames: (k,) ascending frame numbers that decode without any other.
-        wanted: (n,) ascending frame numbers that are decoded anyway.
-        others: (m,) ascending frame numbers.
-
-    Returns:
-        Ascending frame numbers out of `others`.
 
     >>> on_the_way(np.array([0, 100]), np.array([30, 60]), np.array([10, 50, 62, 120]))
     array([10, 50, 62])
