@@ -70,7 +70,7 @@ def run(engine: str, jobs: int, job: BatchJob, groups: list[Group]) -> dict[str,
 
 def rerun(store: str, groups: list[Group]) -> float:
     """CPU milliseconds per video that is already indexed, in one worker."""
-    work = BatchJob(root=store).open()
+    work = BatchJob(cache=store).open()
     began = time.process_time()
     for group in groups:
         if work(group)[0].status != "already":
@@ -92,7 +92,7 @@ def main(footage: Path, videos: int, minutes: float) -> None:
             groups = index_groups([str(path) for path in paths], request)
             for engine, jobs in (("local", 1), ("local", 2), ("ray", 2)):
                 with tempfile.TemporaryDirectory(dir=folder) as store:
-                    row = run(engine, jobs, BatchJob(root=store), groups)
+                    row = run(engine, jobs, BatchJob(cache=store), groups)
                     kept = sum(entry.size for entry in DirectoryStore(store).entries())
                     row |= {"stored_bytes_per_hour": kept / row["hours"]}
                     if (engine, jobs) == ("local", 2):

@@ -56,7 +56,7 @@ def make_long(path: Path, hours: float, fps: int = 60) -> None:
 
 def child(video: str, store: str, scorer: str) -> None:
     """What a worker does with one video."""
-    work = BatchJob(scorer=None if scorer == "none" else scorer, root=store).open()
+    work = BatchJob(scorer=None if scorer == "none" else scorer, cache=store).open()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     (outcome,) = work((WorkItem(RankRequest(video=video)),))
     if outcome.status != "done":

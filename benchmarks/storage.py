@@ -54,7 +54,7 @@ def methods() -> dict[str, tuple[Any, Callable[[bytes], bytes], Callable[[bytes]
 
 def main(footage: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        (outcome,) = BatchJob(root=folder).open()((WorkItem(RankRequest(video=str(footage))),))
+        (outcome,) = BatchJob(cache=folder).open()((WorkItem(RankRequest(video=str(footage))),))
         store, rows = DirectoryStore(folder), {}
         for entry in store.entries():
             kind = entry.key.split("/")[0]

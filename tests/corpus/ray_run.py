@@ -76,8 +76,7 @@ def main(settings):
     cluster.wait_for_nodes(timeout=240)  # a busy machine starts it slowly
     job = WatchedJob(
         settings.get("scorer"),
-        root=settings["store"],
-        url=settings.get("url"),
+        cache=settings.get("url") or settings["store"],
         library=settings.get("library"),
         log=settings["log"],
         doomed=second.node_id if settings.get("kill") == "in a video" else "",

@@ -26,7 +26,7 @@ def test_a_day_of_video_at_60_fps(tmp_path, monkeypatch):
     make_long(tmp_path / "day.mp4", 24)
     groups = index_groups([str(tmp_path / "day.mp4")])
     ((outcome,),) = run_in_processes(
-        BatchJob(root=str(tmp_path / "store")), groups, 1, ProcessLimits(memory=bound)
+        BatchJob(cache=str(tmp_path / "store")), groups, 1, ProcessLimits(memory=bound)
     )
     assert outcome.status == "done", outcome.text
     assert outcome.text.startswith("512 probes over 24:00:00.0")

@@ -57,7 +57,7 @@ def outcomes_by_name(job, groups, jobs=2, limits=None):
 def test_no_video_stops_the_run(videos, tmp_path):
     """One worker hangs, one crashes, one takes too much memory, one file is missing; the rest is done."""
     names = [*sorted(videos.glob("*.mp4")), *(tmp_path / f"{w}.mp4" for w in ("hang", "crash", "greedy"))]
-    job = OddJob(root=str(tmp_path / "store"))
+    job = OddJob(cache=str(tmp_path / "store"))
     groups = index_groups([str(name) for name in [*names[6:], *names[:6], tmp_path / "missing.mp4"]], SMALL)
     found = outcomes_by_name(job, groups, limits=ProcessLimits(30.0, 400 * 2**20))
     assert {n: o.error for n, o in found.items() if o.status == "failed"} == {
@@ -68,7 +68,7 @@ def test_no_video_stops_the_run(videos, tmp_path):
     }
     assert "killed by SIGSEGV" in found["crash.mp4"].text
     assert sum(o.status == "done" for o in found.values()) == 6
-    again = outcomes_by_name(OddJob(root=str(tmp_path / "store")), groups[3:9])
+    again = outcomes_by_name(OddJob(cache=str(tmp_path / "store")), groups[3:9])
     assert {o.status for o in again.values()} == {"already"}
 
 
@@ -77,7 +77,7 @@ def test_only_the_question_that_crashes_is_lost(videos, tmp_path):
     asked = ("Where?", "Will it crash?", "When?")
     manifest.write_text("\n".join(json.dumps({"video": str(videos / "0.mp4"), "question": q}) for q in asked))
     (tmp_path / "scores.csv").write_text("frame,score\n0,0\n2,0\n3,1\n4,0\n29,0\n")
-    job = OddJob(f"table:{tmp_path / 'scores.csv'}", root=str(tmp_path / "store"))
+    job = OddJob(f"table:{tmp_path / 'scores.csv'}", cache=str(tmp_path / "store"))
     groups = ranking_groups(manifest, tmp_path / "rankings", SMALL)
     found = [o for outcomes in run_in_processes(job, groups, 1, ProcessLimits()) for o in outcomes]
     assert {o.item.request.question: o.status for o in found} == {
@@ -89,20 +89,20 @@ def test_only_the_question_that_crashes_is_lost(videos, tmp_path):
 
 
 def test_a_worker_that_cannot_start_ends_the_run(videos, tmp_path):
-    job = OddJob(f"table:{tmp_path / 'none.csv'}", root=str(tmp_path / "store"))
+    job = OddJob(f"table:{tmp_path / 'none.csv'}", cache=str(tmp_path / "store"))
     with pytest.raises(FramenestError, match=r"none\.csv"):
         outcomes_by_name(job, index_groups([str(videos / "0.mp4")], SMALL))
 
 
 def test_a_worker_killed_while_it_starts_does_not_end_the_run(videos, tmp_path):
-    job = OddJob(root=str(tmp_path / "store"), first_start=str(tmp_path / "started"))
+    job = OddJob(cache=str(tmp_path / "store"), first_start=str(tmp_path / "started"))
     found = outcomes_by_name(job, index_groups([str(videos / "0.mp4")], SMALL), jobs=1)
     assert (tmp_path / "started").exists()
     assert {name: outcome.status for name, outcome in found.items()} == {"0.mp4": "done"}
 
 
 def test_a_worker_that_can_never_start_does_not_end_the_run_of_the_others(videos, tmp_path, caplog):
-    job = OddJob(root=str(tmp_path / "store"), only_start=str(tmp_path / "started"))
+    job = OddJob(cache=str(tmp_path / "store"), only_start=str(tmp_path / "started"))
     found = outcomes_by_name(job, index_groups([str(path) for path in videos.glob("*.mp4")], SMALL), jobs=2)
     assert sorted(outcome.status for outcome in found.values()) == ["done"] * 6
     assert (
@@ -198,7 +198,7 @@ def test_rankings_of_another_scorer_are_made_again(videos, tmp_path):
     groups = ranking_groups(manifest, tmp_path / "rankings", SMALL)
     for place, status in ((3, "done"), (3, "already"), (9, "done")):
         (tmp_path / "scores.csv").write_text(f"frame,score\n0,0\n{place},1\n29,0\n")
-        job = OddJob(f"table:{tmp_path / 'scores.csv'}", root=str(tmp_path / "store"))
+        job = OddJob(f"table:{tmp_path / 'scores.csv'}", cache=str(tmp_path / "store"))
         assert outcomes_by_name(job, groups, 1)["0.mp4"].status == status
 
 
@@ -301,7 +301,7 @@ def test_an_interrupted_run_keeps_what_is_done_of_each_video(tmp_path):
     """The worker stands at 16 of 120 probes until it is cancelled."""
     video = numbered_video(tmp_path / "wait.mp4", 150)
     request = RankRequest(video="", config=MECConfig(IndexConfig(base_probes=120, extra_probes=0)))
-    job, watched = OddJob(root=str(tmp_path / "store")), []
+    job, watched = OddJob(cache=str(tmp_path / "store")), []
 
     def press_ctrl_c(video, stage, done, total):
         watched.append((Path(video).name, stage, done, total))

@@ -53,7 +53,7 @@ def entries(store, kind):
 
 
 def index_locally(videos, store, scorer=None):
-    work = BatchJob(scorer, root=str(store)).open()
+    work = BatchJob(scorer, cache=str(store)).open()
     for group in index_groups(sorted(map(str, videos.glob("*.mp4"))), SMALL):
         assert work(group)[0].status == "done"
     return DirectoryStore(store)

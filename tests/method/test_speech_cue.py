@@ -123,7 +123,7 @@ def test_said_finds_passages(place, tags_store):
 
 def test_a_batch_ranks_again_where_the_transcript_has_changed(place, tags_store):
     scorer, scoring = f"table:{place / 'scores.csv'}", ScorerConfig(subtitles="auto")
-    job = BatchJob(scorer, scoring, root=str(tags_store.root))
+    job = BatchJob(scorer, scoring, cache=str(tags_store.root))
     video, config = str(place / "kiln.mp4"), MEC(**SMALL).config
     request = RankRequest(video=video, question=ASKED, config=config, scorer=scorer, scoring=scoring)
     item = WorkItem(request, str(place / "out.json"))

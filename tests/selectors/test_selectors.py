@@ -253,13 +253,6 @@ def test_a_wrong_selector_is_refused_in_one_line_before_any_work(spec, said):
         assert "\n" not in str(refused.value)
 
 
-def test_a_budget_beyond_mecs_horizon_is_refused_before_any_work():
-    check_selector("mec:horizon=8", 8)
-    check_selector("aks", 1000)
-    with pytest.raises(BudgetError, match="mec:horizon=8 ranks 8 frames, too few for a budget of 9"):
-        check_selector("mec:horizon=8", 9)
-
-
 def test_which_selectors_choose_by_relevance():
     assert [needs_scorer(name) for name in ("mec:no-zoom", "aks", "uniform", "file:aks.json")] == [
         True, True, False, False,

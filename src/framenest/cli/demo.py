@@ -10,7 +10,6 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 
-import av
 import numpy as np
 import rich_click as click
 from PIL import Image
@@ -19,6 +18,7 @@ from framenest import models
 from framenest.cache.files import write_atomic
 from framenest.cli import exports, many_videos, rank
 from framenest.cli import options as opt
+from framenest.cli.machine import write_video
 from framenest.cli.options import command, option
 from framenest.cli.printing import confirm, note, out, say
 from framenest.errors import NotFetched, ScorerError
@@ -32,7 +32,7 @@ from framenest.video.opening import reopen
 BUDGET = 8
 PHOTOS = ("astronaut", "rocket", "coffee", "chelsea", "hubble_deep_field")
 """For the slideshow; in the public domain: NASA, SpaceX, R. Michetti and S. van der Walt."""
-PHOTO_SIZE, PHOTO_SECONDS, PHOTO_FPS = (384, 216), 6, 5
+PHOTO_SECONDS, PHOTO_FPS = 6, 5
 _NASA = "https://raw.githubusercontent.com/ranfysvalle02/cinematlas/60a62a5101b3d4090d7762fa6ffa5a69a58102c6"
 _BLENDER = "https://raw.githubusercontent.com/Zulko/moviepy/f515b100e1fd069da6f29d5b01b1d42b52d8068d"
 _FILMS = "docs/_static/medias/getting_started/moviepy_10_minutes/moviepy_10_minutes.zip"
@@ -115,19 +115,9 @@ def _videos(folder: Path, common: opt.Common) -> Iterator[tuple[Path, str, str]]
 
 def _slideshow(path: Path) -> Path:
     """Write a video of photographs."""
-    content = io.BytesIO()
-    with av.open(content, "w", format="mp4") as container:
-        stream = container.add_stream("mpeg4", rate=PHOTO_FPS)
-        stream.width, stream.height, stream.pix_fmt = *PHOTO_SIZE, "yuv420p"
-        for name in PHOTOS:
-            data = (resources.files("framenest.cli") / "photos" / f"{name}.jpg").read_bytes()
-            pixels = np.asarray(Image.open(io.BytesIO(data)))
-            frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
-            for _ in range(PHOTO_SECONDS * PHOTO_FPS):
-                container.mux(stream.encode(frame))
-        container.mux(stream.encode(None))
-    write_atomic(path, content.getvalue())
-    return path
+    folder = resources.files("framenest.cli") / "photos"
+    photos = [np.asarray(Image.open(io.BytesIO((folder / f"{name}.jpg").read_bytes()))) for name in PHOTOS]
+    return write_video(path, [photo for photo in photos for _ in range(PHOTO_SECONDS * PHOTO_FPS)], PHOTO_FPS)
 
 
 def _run(called: click.Command, *arguments: object) -> None:

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import os
 import platform
 import shutil
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
 import rich_click as click
 from click import get_current_context
+from numpy.typing import NDArray
 from rich.markup import escape
 
 import framenest
 from framenest import models as model_files
 from framenest.cache import directory
 from framenest.cache.directory import DirectoryStore
+from framenest.cache.files import write_atomic
 from framenest.cli import options as opt
 from framenest.cli.options import argument, command, option
 from framenest.cli.printing import (
@@ -113,19 +117,25 @@ def _ranked_clip(scorer: str | None, common: opt.Common) -> str:
     """Make a clip of 48 frames, rank it in an empty cache, and say how that went."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="framenest-doctor-") as folder, common.bars() as bars:
-        clip = Path(folder) / "clip.mp4"
-        with av.open(str(clip), "w") as container:
-            stream = container.add_stream("mpeg4", rate=8)
-            stream.width, stream.height, stream.pix_fmt = 128, 96, "yuv420p"
-            for i in range(48):
-                picture = np.full((96, 128, 3), 5 * i, np.uint8)
-                container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
-            container.mux(stream.encode(None))
+        clip = write_video(Path(folder) / "clip.mp4", [np.full((96, 128, 3), 5 * i) for i in range(48)], 8)
         ready = None if scorer is None else load_scorer(scorer, common.local)
         mec = MEC(scorer=ready, store=DirectoryStore(Path(folder) / "cache"), progress=bars)
         ranks = len(mec.rank(str(clip), None if ready is None else "a bright picture"))
     by = "without a question" if scorer is None else f"with {scorer}"
     return f"made a clip of 6 s and ranked {ranks} frames of it {by}, in {time.perf_counter() - began:.1f} s"
+
+
+def write_video(path: Path, pictures: Sequence[NDArray[Any]], rate: int) -> Path:
+    """Write (h, w, 3) pictures as a video, so many per second."""
+    content = io.BytesIO()
+    with av.open(content, "w", format="mp4") as container:
+        stream = container.add_stream("mpeg4", rate=rate)
+        stream.height, stream.width, _ = pictures[0].shape
+        for picture in pictures:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture.astype(np.uint8))))
+        container.mux(stream.encode(None))
+    write_atomic(path, content.getvalue())
+    return path
 
 
 @command(cls=click.RichGroup, invoke_without_command=True)
@@ -141,16 +151,16 @@ def models(*, as_json: bool = opt.AS_JSON, common: opt.Common) -> None:
         return
     headings = ("scorer", "what", "runs on", "size", "licence", "state")
     rows = table(*headings, texts=("scorer", "what", "runs on", "licence", "state"))
-    cells: list[tuple[str, str, str, int, str, str]] = [
+    found: list[tuple[Any, ...]] = [
         (name, entry.what, entry.speed, entry.size, entry.licence, model_state(entry, common.local))
         for name, entry in model_files.CATALOGUE.items()
     ]
-    cells += [(name, f"from {package}", "–", 0, "–", "–") for name, package in third_party().items()]
-    for name, what, speed, size, licence, state in cells:
-        if as_json:
-            print_json(dict(zip(headings, (name, what, speed, size, licence, state), strict=True)))
-        rows.add_row(name, what, speed, size_text(size) if size else "–", licence, escape(state))
+    found += [(name, f"from {package}", "–", 0, "–", "–") for name, package in third_party().items()]
+    for *first, size, licence, state in found:
+        rows.add_row(*first, size_text(size) if size else "–", licence, escape(state))
     if as_json:
+        for cells in found:
+            print_json(dict(zip(headings, cells, strict=True)))
         return
     print_table(rows)
     if out.brief:
@@ -264,11 +274,10 @@ def verify(
         f"{sum(report.entries.values()):,} entries and {len(scorers):,} model files, {size_text(total)}: "
         f"{len(report.damaged) + len(damaged_models)} damaged"
     )
-    left = 0
+    left = 0 if remove else len(damaged_models)
     for file in damaged_models:
         if remove:
             file.remove()
-        left += not remove
         fetch = f"run: framenest models fetch {scorers[file]}"
         note(f"{file.path}: {model_files.DAMAGED_MODEL}; {fetch}{' (removed)' if remove else ''}")
     for key, wrong in report.damaged.items():

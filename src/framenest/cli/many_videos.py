@@ -59,11 +59,6 @@ class ManyVideos:
         "With --engine ray: processes that run the scorer for all workers. [default: one per GPU, if any]"
     )
 
-    @property
-    def any_set(self) -> bool:
-        """Whether the command line sets any of these."""
-        return any(value not in (None, "local") for value in vars(self).values())
-
 
 LIBRARY = option(
     "Directory or URI (s3://…) of a library of vectors that many machines share (extra `library`). "
@@ -111,22 +106,17 @@ def batch_job(
     if library is not None:
         library = library if "://" in library else str(Path(library).absolute())
         connect(library)  # a clear error before the run begins
-    remote = isinstance(common.cache, RemoteStore)  # then each machine has its own local directory
-    return BatchJob(
-        scorer=request.scorer,
-        scoring=request.scoring,
-        root=None if remote else str(common.local.root.absolute()),
-        url=common.cache.location if remote else None,
-        keep_features=keep_features,
-        library=library,
-    )
+    remote = isinstance(common.cache, RemoteStore)
+    cache = common.cache.location if remote else str(common.local.root.absolute())
+    return BatchJob(request.scorer, request.scoring, cache, keep_features, library)
 
 
 def run(
     job: BatchJob, groups: list[Group], many: ManyVideos, common: opt.Common, what: str, as_json: bool
 ) -> RunReport:
     """Run a job on all groups with progress bars, and print a summary, or a line of JSON for each item."""
-    opt.refuse_one_file(job.scoring, len(groups))
+    if len(groups) > 1 and Path(job.scoring.subtitles or "").is_file():
+        raise ConfigError("--subtitles FILE is for one video; for several, give a folder or auto")
     report = RunReport(many.failures or opt.check_writable("failures.jsonl"))
     total = sum(map(len, groups))
     try:
@@ -219,7 +209,7 @@ def index(
     name = None if scorer.name == "none" else scorer.resolved(common)
     request = RankRequest(video="", config=config, scorer=name, scoring=scorer.config, opening=opening)
     job, groups = batch_job(common, request, library), index_groups(paths, request)
-    if len(paths) == 1 and paths[0] == videos[0] and not many.any_set:
+    if paths == [videos[0]] and set(vars(many).values()) == {None, "local"}:
         with common.bars() as bars:  # in this process, with bars for its stages
             (outcome,) = job.open()(groups[0], bars)
         if outcome.status == "failed":
@@ -301,9 +291,8 @@ def search(
         if missing:
             request = RankRequest(video="", scorer=name, scoring=scorer.config)
             job, groups = batch_job(common, request, library), index_groups(map(str, missing), request)
-            with redirect_stdout(
-                io.StringIO() if out.brief else sys.stderr
-            ):  # the moments alone go to stdout
+            summary = io.StringIO() if out.brief else sys.stderr  # the moments alone go to stdout
+            with redirect_stdout(summary):
                 failed = run(job, groups, many, common, "videos", as_json=False).failed
             wanted = [video for video in paths if video not in failed]
         if not wanted:

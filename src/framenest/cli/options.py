@@ -6,8 +6,9 @@ import inspect
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -54,8 +55,7 @@ from framenest.video.opening import open_video, reopen
 
 SCORER_PANEL = "The scorer"
 METHOD_PANEL = "The method (defaults are the paper's)"
-MAX_CHOICES_LENGTH = 20
-"""--help shows choices of up to this many characters as [a|b|c]; longer lists would break inside a word."""
+MAX_CHOICES_LENGTH = 20  # shown as [a|b|c] in --help; longer lists would break inside a word
 
 
 def option(help: str, *flags: str, **settings: Any) -> Any:  # noqa: A002 - click's word
@@ -89,9 +89,8 @@ class Command(click.RichCommand):
     """Parameters that --help shows; all of them if empty."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Hide what is not usual, except from --help-all and from shell completion."""
-        shown = (*self.usual, "help", "help_all")
-        rare = [p for p in self.params if self.usual and p.name not in shown and not ctx.meta.get(ALL)]
+        """Hide what is not usual, except from shell completion."""
+        rare = [p for p in self.params if self.usual and p.name not in (*self.usual, "help", "help_all")]
         self.panels = [click.RichOptionPanel("Options")]  # comes before other panels
         for parameter in rare:
             parameter.hidden = True  # type: ignore[attr-defined]  # an argument has no panel to hide in
@@ -100,13 +99,11 @@ class Command(click.RichCommand):
             parameter.hidden = False  # type: ignore[attr-defined]  # as above
 
 
-ALL = "framenest.help_all"
-
-
 def _help_all(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        context.meta[ALL] = True
-        click.echo(context.get_help())
+        whole = copy(context.command)
+        whole.usual = ()  # type: ignore[attr-defined]  # of a Command
+        click.echo(whole.get_help(context))
         context.exit()
 
 
@@ -118,18 +115,8 @@ def command(parent: Any = click, usual: str = "", cls: type = Command, **setting
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        hints = get_type_hints(function, include_extras=True)
-        groups = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
-        parameters: list[click.Parameter] = []
-        for name, parameter in inspect.signature(function).parameters.items():
-            metadata = getattr(parameter.default, "metadata", {})
-            if name in groups:
-                parameters += _group_options(hints[name])
-            elif "argument" in metadata:
-                kind = _click_type(hints[name])
-                parameters.append(click.RichArgument([name], type=kind, **metadata["argument"]))
-            else:
-                parameters.append(_option(name, hints[name], **metadata))
+        declared = inspect.signature(function).parameters.items()
+        parameters = [*_parameters(function, {name: parameter.default for name, parameter in declared})]
         if usual:
             eager: dict[str, Any] = {"is_eager": True, "expose_value": False, "callback": _help_all}
             text = "Show all options and exit."
@@ -137,6 +124,7 @@ def command(parent: Any = click, usual: str = "", cls: type = Command, **setting
 
         @wraps(function)
         def call(**values: Any) -> Any:
+            groups = {name: kind for name, kind in get_type_hints(function).items() if is_dataclass(kind)}
             built = {name: _build(kind, values) for name, kind in groups.items()}
             return function(**values, **built)
 
@@ -147,17 +135,19 @@ def command(parent: Any = click, usual: str = "", cls: type = Command, **setting
     return decorate
 
 
-def _group_options(kind: type) -> Iterator[click.Option]:
-    """The options of a group's fields, and of the groups nested in it."""
-    hints = get_type_hints(kind, include_extras=True)
-    panel = SCORER_PANEL if kind is ScorerConfig else getattr(kind, "panel", "Options")
-    for entry in fields(kind):
-        if is_dataclass(hints[entry.name]):
-            yield from _group_options(hints[entry.name])
-            continue
-        declared = config_option(kind, entry.name) if issubclass(kind, CheckedSettings) else entry
-        settings = {"panel": panel, **declared.metadata["settings"]}
-        yield _option(entry.name, hints[entry.name], declared.metadata["flags"], settings)
+def _parameters(owner: Any, declared: Mapping[str, Any]) -> Iterator[click.Parameter]:
+    """What the parameters of a command or the fields of a group declare, and the groups among them."""
+    hints = get_type_hints(owner, include_extras=True)
+    panel = SCORER_PANEL if owner is ScorerConfig else getattr(owner, "panel", "Options")
+    for name, declaration in declared.items():
+        hint = hints[name]
+        if is_dataclass(hint):
+            yield from _parameters(hint, {entry.name: entry for entry in fields(hint)})
+        elif "argument" in declaration.metadata:
+            yield click.RichArgument([name], type=_click_type(hint), **declaration.metadata["argument"])
+        else:
+            own = config_option(owner, name) if "whose" in declaration.metadata else declaration
+            yield _option(name, hint, own.metadata["flags"], {"panel": panel, **own.metadata["settings"]})
 
 
 def _option(name: str, hint: Any, flags: tuple[str, ...], settings: dict[str, Any]) -> click.Option:
@@ -239,16 +229,11 @@ class Parsed(click.ParamType[Any]):
         return [CompletionItem(incomplete, type=kind)] if kind else []
 
 
-def _selector(name: str) -> str:
-    check_selector(name)
-    return name
-
-
 def _selectors(text: str) -> list[str]:
     names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not names:
         raise ValueError("give at least one selector")
-    return [_selector(name) for name in names]
+    return list(map(check_selector, names))
 
 
 DURATION_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -300,7 +285,7 @@ Count = Annotated[int, click.IntRange(1)]
 InputFile = Annotated[str, Parsed("FILE", str)]
 Folder = Annotated[str, Parsed("DIR", str)]
 Budgets = Annotated[list[int], Parsed("K", Budget.parse)]
-SelectorName = Annotated[str, Parsed("NAME", _selector)]
+SelectorName = Annotated[str, Parsed("NAME", check_selector)]
 SelectorNames = Annotated[list[str], Parsed("NAME,…", _selectors)]
 Moment = Annotated[float, Parsed("TIME", seconds_of)]
 Duration = Annotated[float, Parsed("DURATION", _duration)]
@@ -419,12 +404,6 @@ def _note_once(text: str, file: Path) -> None:
         write_atomic(file, text.encode(), follow=False)
 
 
-def refuse_one_file(config: ScorerConfig, videos: int) -> None:
-    """Refuse --subtitles FILE for several videos."""
-    if videos > 1 and Path(config.subtitles or "").is_file():
-        raise ConfigError("--subtitles FILE is for one video; for several, give a folder or auto")
-
-
 @dataclass(frozen=True)
 class ProbingOptions:
     """Where a video is probed."""
@@ -485,10 +464,6 @@ class MethodOptions:
         return MECConfig.preset(self.preset).with_settings(settings)
 
 
-TOKEN_LIMITS = {True: 8192, False: 1024}
-"""Default limit of an answer's tokens, with thinking and without."""
-
-
 def _temperature(text: str) -> float | None:
     try:
         return None if text == "server" else float(text)
@@ -524,21 +499,17 @@ class AnsweringModel:
     timeout: float = option("Seconds to wait for an answer, or for its next words.", default=600)
     key_variable: str = option("Environment variable with the API key.", default=KEY_VARIABLE)
 
-    @property
-    def thinks(self) -> bool | None:
-        """Whether the model is told to reason; None leaves it to the server."""
-        return {"on": True, "off": False}.get(self.thinking)
-
     def client(self) -> Client:
         """Return a client of the server."""
+        thinks = {"on": True, "off": False}.get(self.thinking)  # None leaves it to the server
         return Client(
             self.base_url,
             self.model,
             key_variable=self.key_variable,
             timeout=self.timeout,
             retries=self.retries,
-            thinking=self.thinks,
-            max_tokens=self.answer_tokens or TOKEN_LIMITS[self.thinks or False],
+            thinking=thinks,
+            max_tokens=self.answer_tokens or (8192 if thinks else 1024),
             temperature=self.temperature,
         )
 

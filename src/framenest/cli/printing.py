@@ -30,8 +30,7 @@ from framenest.text import clock, harmless, harmless_json
 class SafeConsole(Console):
     """A console that escapes control characters, which files, videos and servers may contain."""
 
-    brief = False
-    """Print results and errors only."""
+    brief = False  # print results and errors only
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Escape the text of every segment."""
@@ -192,7 +191,9 @@ def print_ranking(ranking: Ranking, prefixes: Sequence[Prefix], *, scores: bool,
 
     scores: also print what was looked at, and the scores of each rank. as_json: print one JSON object.
     """
-    ranks = _ranks(ranking, max(map(len, prefixes)))
+    columns = (ranking.seconds.tolist(), ranking.frames.tolist(), ranking.roles, ranking.reasons)
+    names, count = ("rank", "seconds", "frame", "role", "reason"), max(map(len, prefixes))
+    ranks = [dict(zip(names, row, strict=True)) for row in zip(range(1, count + 1), *columns, strict=False)]
     if as_json:
         facts = {name: getattr(ranking, name) for name in ("question", "scorer")}
         match = ranking.stats.match
@@ -212,13 +213,6 @@ def print_ranking(ranking: Ranking, prefixes: Sequence[Prefix], *, scores: bool,
             _print_scores(ranking, len(ranks))
     for prefix in prefixes:
         print_prefix(prefix)
-
-
-def _ranks(ranking: Ranking, count: int) -> list[dict[str, Any]]:
-    """The first ranks, each with its role and its reason."""
-    columns = (ranking.seconds.tolist(), ranking.frames.tolist(), ranking.roles, ranking.reasons)
-    names = ("rank", "seconds", "frame", "role", "reason")
-    return [dict(zip(names, row, strict=True)) for row in zip(range(1, count + 1), *columns, strict=False)]
 
 
 def _print_facts(ranking: Ranking, *, whole: bool) -> None:
@@ -267,12 +261,11 @@ def _notes(ranking: Ranking) -> Iterator[str]:
         yield f"probes are up to {gap} apart; --max-gap {WIDE_GAP:g} looks more closely, but takes longer"
 
 
-_SHORT = {"relevance": "relev.", "observability": "observ."}
-
-
 def _print_scores(ranking: Ranking, count: int) -> None:
     """Print evidence, cues and the rule's terms of the first ranks; on a terminal as many columns as fit."""
-    terms = {term.name: term for term in RULES[ranking.config.ranking.rule].terms}
+    terms = RULES[ranking.config.ranking.rule].terms
+    labels = {term.name: term.label for term in terms} | {"relevance": "relev.", "observability": "observ."}
+    numbered = {term.name for term in terms if term.is_rank}
     columns = {
         "rank": [str(rank) for rank in range(1, count + 1)],
         "time": [clock(second) for second in ranking.seconds[:count].tolist()],
@@ -282,11 +275,9 @@ def _print_scores(ranking: Ranking, count: int) -> None:
     }
     measures: dict[str, NDArray[Any]] = {**ranking.cues, **ranking.terms}
     for name, values in measures.items():
-        if name in terms and terms[name].is_rank:
-            shown = [f"#{value:.0f}" if value else "–" for value in values[:count]]
-        else:
-            shown = [f"{value:.3f}" for value in values[:count]]
-        columns[terms[name].label if name in terms else _SHORT.get(name, name)] = shown
+        others = [f"#{value:.0f}" if value else "–" for value in values[:count]]
+        shown = others if name in numbered else [f"{value:.3f}" for value in values[:count]]
+        columns[labels.get(name, name)] = shown
     left_out: list[str] = []
     widths = {name: 1 + max(map(len, (name, *cells))) for name, cells in columns.items()}
     while out.is_terminal and 1 + sum(widths[name] for name in columns) > out.width and len(columns) > 6:

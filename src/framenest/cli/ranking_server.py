@@ -36,13 +36,9 @@ class RankingServer:
             raise ConfigError(f"--server {url}: give a URL such as http://127.0.0.1:8600")
         if token and not (token.isascii() and token.isprintable()):
             raise ConfigError("$FRAMENEST_TOKEN: a token must be printable ASCII")
-        self.url, parts = url.rstrip("/"), urlsplit(url)
-        self._address = parts.hostname or "", parts.port
-        self._connect = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        self._path = parts.path.rstrip("/")
-        self._headers = {"Content-Type": "application/json"}
-        if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+        self.url = url.rstrip("/")
+        authorization = {"Authorization": f"Bearer {token}"} if token else {}
+        self._headers = {"Content-Type": "application/json", **authorization}
 
     def rank(self, request: RankRequest, bars: Bars) -> Ranking:
         """Rank a file that the server can read too. Ctrl-C cancels the work there."""
@@ -86,9 +82,7 @@ class RankingServer:
 
     def _wait(self, job: dict[str, Any] | None, bars: Bars) -> None:
         """Wait for a job, and show its progress or that of the index it waits for."""
-        if job is None:
-            return
-        while job["state"] in ("queued", "running"):
+        while job and job["state"] in ("queued", "running"):
             current = self._call("GET", f"/jobs/{job['waits_for']}") if job["waits_for"] else job
             if current["stage"] is None:
                 bars(WAITING_STAGE, 0, 0)
@@ -96,15 +90,16 @@ class RankingServer:
                 bars.end(WAITING_STAGE)
                 bars(current["stage"], current["done"], current["total"])
             job = self._call("GET", f"/jobs/{job['id']}?wait={PROGRESS_SECONDS}")
-        if job["state"] != "done":
+        if job and job["state"] != "done":
             raise FramenestError(f"{self.url}: {job['error'] or 'the job was cancelled there; ask again'}")
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Send a request and return the JSON object of its response."""
-        payload = None if body is None else json.dumps(body).encode()
+        payload, parts = None if body is None else json.dumps(body).encode(), urlsplit(self.url)
+        connect = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         try:
-            with closing(self._connect(*self._address, timeout=SERVER_SECONDS)) as connection:
-                connection.request(method, self._path + path, payload, self._headers)
+            with closing(connect(parts.hostname or "", parts.port, timeout=SERVER_SECONDS)) as connection:
+                connection.request(method, parts.path + path, payload, self._headers)
                 response = connection.getresponse()
                 data = parse_json(response.read(MAX_RESPONSE_BYTES))  # a truncated response does not parse
         except (OSError, HTTPException, ValueError) as error:

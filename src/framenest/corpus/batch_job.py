@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from itertools import count, takewhile
 from pathlib import Path
 
-from framenest.cache.directory import DirectoryStore, ManagedStore, UnwritableCache, local_directory
+from framenest.cache.directory import ManagedStore, UnwritableCache, local_directory
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
-from framenest.cache.remote import RemoteStore
+from framenest.cache.remote import RemoteStore, open_store
 from framenest.config import ScorerConfig
 from framenest.errors import CacheWarning, FramenestError, ScorerWarning, StoreError, error_line
 from framenest.method.index import index_key
@@ -79,29 +79,31 @@ def failed(item: WorkItem, error: str, text: str, *, stops: bool = False) -> Ite
 class BatchJob:
     """What all items of a batch share: the scorer, and where results are saved; small, picklable.
 
-    scorer: a name, or None to index without features. root: the cache directory. url: where machines share
-    entries; None if `root` holds them.
+    scorer: a name, or None to index without features. cache: a directory, or a URL that machines share.
     """
 
     scorer: str | None = None
     scoring: ScorerConfig = ScorerConfig()
-    root: str | None = None
-    url: str | None = None
+    cache: str | None = None
     keep_features: bool | None = True
     library: str | None = None  # URI of a library for the vectors; None if the cache holds them
     began: float = field(default_factory=time.time)  # when the run began, in seconds since the epoch
 
     def store(self) -> ManagedStore:
         """The store of the results."""
-        return RemoteStore(self.url) if self.url else DirectoryStore(self.root)
+        return open_store(self.cache)
+
+    def load(self) -> Scorer | None:
+        """The scorer, ready to work."""
+        if self.scorer is None:
+            return None
+        scorer = load_scorer(self.scorer, local_directory(self.store()), self.scoring)
+        wait_until_loaded(scorer)
+        return scorer
 
     def open(self, scorer: Scorer | None = None) -> Work:
         """Load the scorer, unless one is given."""
-        store = self.store()
-        if scorer is None and self.scorer is not None:
-            scorer = load_scorer(self.scorer, local_directory(store), self.scoring)
-            wait_until_loaded(scorer)
-        return Work(self, store, scorer)
+        return Work(self, self.store(), scorer or self.load())
 
 
 class Work:

@@ -17,14 +17,12 @@ import numpy as np
 from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 
-from framenest.cache.directory import local_directory
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, Work, retry_or_fail
 from framenest.corpus.process_run import POLL_SECONDS
 from framenest.errors import ConfigError, FramenestError, ScorerError, error_line, needs_extra
 from framenest.frames import FrameBatch
 from framenest.processes import ProcessLimits, WorkerLost
 from framenest.protocols import Encoded, Scorer, Searchable
-from framenest.scorers import load_scorer, wait_until_loaded
 from framenest.text import one_line
 from framenest.video.source import is_remote
 
@@ -45,11 +43,8 @@ class Encoder:
         self._job = job
 
     @cached_property
-    def _scorer(self) -> Scorer:
-        job = self._job
-        scorer = load_scorer(str(job.scorer), local_directory(job.store()), job.scoring)
-        wait_until_loaded(scorer)
-        return scorer
+    def _scorer(self) -> Scorer | None:
+        return self._job.load()
 
     def traits(self) -> dict[str, Any]:
         """The attributes of the scorer that RemoteScorer copies."""
@@ -161,7 +156,12 @@ def run_on_ray(
         job = replace(job, scorer=f"{name}:{Path(file).absolute()}")
     ours = not ray.is_initialized()
     if ours:
-        _connect(ray, address, jobs)
+        where = {"num_cpus": jobs, "include_dashboard": False} if address is None else {"address": address}
+        try:
+            ray.init(log_to_driver=False, logging_level="error", **where)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            text = f"no Ray cluster at {address or 'this machine'} ({one_line(error)})"
+            raise FramenestError(text) from error
     try:
         scorer = None if job.scorer is None else _start_encoders(ray, job, limits.seconds, encoders)
         task = ray.remote(num_cpus=1, max_retries=TASK_RETRIES)(_do)
@@ -182,14 +182,6 @@ def run_on_ray(
     finally:
         if ours:
             ray.shutdown()
-
-
-def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
-    where = {"num_cpus": jobs, "include_dashboard": False} if address is None else {"address": address}
-    try:
-        ray.init(log_to_driver=False, logging_level="error", **where)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise FramenestError(f"no Ray cluster at {address or 'this machine'} ({one_line(error)})") from error
 
 
 def _result(ray: Any, reference: Any) -> list[ItemOutcome] | WorkerLost:
@@ -254,15 +246,10 @@ def _do(
     def waited() -> float:
         return mine.waited if mine else 0.0
 
-    began = time.monotonic() - waited()
-
-    def heartbeat() -> None:
-        nonlocal began
-        began = time.monotonic() - waited()
-
-    result = ThreadPoolExecutor(1).submit(work, group, done=heartbeat)
+    beats = [time.monotonic() - waited()]
+    result = ThreadPoolExecutor(1).submit(work, group, done=lambda: beats.append(time.monotonic() - waited()))
     while not wait([result], POLL_SECONDS).done:
-        if (lost := limits.exceeded(began + waited(), os.getpid())) is not None:
+        if (lost := limits.exceeded(beats[-1] + waited(), os.getpid())) is not None:
             threading.Timer(1.0, os._exit, (1,)).start()
             return lost
     return result.result()

@@ -54,10 +54,8 @@ def contact_sheet(
         draw.text((SHEET_GAP, SHEET_GAP + 30 * line), text, fill=INK, font=large)
     for place, ((rank, second, frame), pixels) in enumerate(zip(prefix, images, strict=True)):
         row, column = divmod(place, columns)
-        x, y = (
-            SHEET_GAP + column * (SHEET_TILE + SHEET_GAP),
-            top + row * (tile[1] + SHEET_CAPTION + SHEET_GAP),
-        )
+        x = SHEET_GAP + column * (SHEET_TILE + SHEET_GAP)
+        y = top + row * (tile[1] + SHEET_CAPTION + SHEET_GAP)
         page.paste(ImageOps.pad(Image.fromarray(pixels), tile, Image.Resampling.LANCZOS, PAPER), (x, y))
         if prefix.roles and prefix.roles[place] == "evidence":
             draw.rectangle((x - 4, y - 4, x + SHEET_TILE + 3, y + tile[1] + 3), outline=EVIDENCE, width=4)

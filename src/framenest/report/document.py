@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,9 @@ from framenest.selectors.selection import Selection
 
 REPORT_FORMAT = 1
 Result = Ranking | Selection
-NO_SCORER = "none"
 STATS = ("candidates", "probes", "zoom", "largest_gap_seconds", "decoded", "wall_seconds", "seconds", "match")
 """The stats of a result that the page shows."""
-LONGEST_NAME = 48
-"""Characters of a description that are shown beside its curve."""
+LONGEST_NAME = 48  # characters of a description that are shown beside its curve
 
 
 def document(results: Sequence[Result], *, names: Sequence[str] = ()) -> dict[str, Any]:
@@ -80,7 +78,7 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
         "rule": _rule(ranking),
         "ranks": _places(ranking) | {name: _rounded(values) for name, values in columns.items()},
         "pool": _places(pool),
-        "curves": _curves(ranking),
+        "curves": list(_curves(ranking)),
         "active": _active(ranking),
         "anchors": list(pool.anchors),
         "roles": ranking.roles,
@@ -102,36 +100,25 @@ def _selection(selection: Selection) -> dict[str, Any]:
         "options": [],
         "scorer": selection.scorer,
         "budgets": {
-            str(budget): {
-                "frames": prefix.frames.tolist(),
-                "seconds": prefix.seconds.tolist(),
-                "ranks": None if prefix.ranks is None else prefix.ranks.tolist(),
-            }
+            str(budget): {name: prefix.to_json()[name] for name in ("frames", "seconds", "ranks")}
             for budget, prefix in sorted(selection.prefixes.items())
         },
         "stats": _stats(selection.stats),
     }
 
 
-def _curves(ranking: Ranking) -> list[dict[str, Any]]:
+def _curves(ranking: Ranking) -> Iterator[dict[str, Any]]:
     """The curves of the timeline, with a value per candidate: {name, weight, values}, and perhaps `about`.
 
     weight: its weight in the evidence; None if it is not a part of it. A curve with a weight has a column of
     the same name among the ranks. about: explains a name that the page does not know.
     """
-
-    def curve(name: str, values: NDArray[Any], weight: float | None = None, **more: str) -> dict[str, Any]:
-        return {"name": name, "weight": weight, "values": _rounded(values), **more}
-
-    pool, settings = ranking.pool, ranking.config.discovery
-    return [
-        curve("evidence", pool.evidence),
-        *(curve(name, cue, getattr(settings, f"{name}_weight")) for name, cue in pool.cues.items()),
-        *(
-            curve(text[:LONGEST_NAME], match, about=f"Relevance of: {text}")
-            for text, match in pool.matches.items()
-        ),
-    ]
+    pool, weights = ranking.pool, ranking.config.settings()
+    for name, values in {"evidence": pool.evidence, **pool.cues}.items():
+        yield {"name": name, "weight": weights.get(f"{name}_weight"), "values": _rounded(values)}
+    for text, values in pool.matches.items():
+        about = f"Relevance of: {text}"
+        yield {"name": text[:LONGEST_NAME], "weight": None, "values": _rounded(values), "about": about}
 
 
 def _places(source: Ranking | CandidatePool) -> dict[str, Any]:
@@ -151,23 +138,14 @@ def _rule(ranking: Ranking) -> dict[str, Any]:
     """How the rule explains itself; without parts if the file lacks its terms."""
     config, terms = ranking.config.ranking, ranking.terms
     rule = RULES[config.rule]
-    named = {term.name: term for term in rule.terms if term.name in terms}
+    named = [term for term in rule.terms if term.name in terms]
     complete = len(named) == len(rule.terms)
     parts = rule.parts(ranking.evidence.astype(np.float64), terms, config) if complete else []
-    return {
-        "name": rule.name,
-        "joins": rule.joins,
-        "terms": [asdict(term) for term in named.values()],
-        "parts": [
-            {
-                "name": part.name,
-                "about": part.about,
-                "values": _rounded(part.values),
-                "weights": None if part.weights is None else _rounded(part.weights),
-            }
-            for part in parts
-        ],
-    }
+    shown = []
+    for part in parts:
+        weights = None if part.weights is None else _rounded(part.weights)
+        shown.append(asdict(part) | {"values": _rounded(part.values), "weights": weights})
+    return {"name": rule.name, "joins": rule.joins, "terms": list(map(asdict, named)), "parts": shown}
 
 
 def _active(ranking: Ranking) -> list[list[float]]:
@@ -197,38 +175,28 @@ def preset_of(config: MECConfig, *, has_question: bool = True) -> tuple[str, dic
     plain = config.with_settings({"start": whole.start, "end": whole.end})
     if not has_question:
         plain = plain.with_settings({"relevance_weight": DiscoveryConfig().relevance_weight})
-    differences = {name: _difference(plain, MECConfig.preset(name)) for name in PRESETS}
-    name = min(differences, key=lambda preset: len(differences[preset]))
-    return name, differences[name]
-
-
-def _difference(config: MECConfig, other: MECConfig) -> dict[str, Any]:
-    mine, theirs = asdict(config), asdict(other)
-    return {
-        name: value
-        for part, settings in mine.items()
-        for name, value in settings.items()
-        if value != theirs[part][name]
-    }
+    differences = {}
+    for preset in PRESETS:
+        theirs = MECConfig.preset(preset).settings()
+        differences[preset] = {k: value for k, value in plain.settings().items() if value != theirs[k]}
+    return min(differences.items(), key=lambda item: len(item[1]))
 
 
 def _labels(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     """Labels from the parts in which the results differ; none if they do not."""
-    parts = [_parts(entry) for entry in entries]
-    differing = [part for part in parts[0] if len({p[part] for p in parts} - {NO_SCORER}) > 1]
-    labels = [" · ".join(p[part] for part in differing if p[part]) for p in parts]
+    differing = [parts for parts in zip(*map(_parts, entries), strict=True) if len({*parts} - {"none"}) > 1]
+    labels = [" · ".join(filter(None, parts)) for parts in zip(*differing, strict=True)] or [""] * len(
+        entries
+    )
     return labels if len(set(labels)) == len(labels) else []
 
 
-def _parts(entry: Mapping[str, Any]) -> dict[str, str]:
+def _parts(entry: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """The question, the method, the scorer and the part of the video."""
     question, method, window = entry["question"], entry["selector"], entry.get("window")
     if entry["kind"] == "ranking":
         settings = [f"{name} {value}" for name, value in entry["changed"].items()]
         preset = "" if entry["preset"] == "paper" else f" {entry['preset']}"
         method = ", ".join([f"{method}{preset}", *settings])
-    return {
-        "question": "(no question)" if question is None else question,
-        "method": method,
-        "scorer": entry["scorer"],
-        "window": f"{window[0]:g}–{window[1]:g} s" if window else "",
-    }
+    span = f"{window[0]:g}–{window[1]:g} s" if window else ""
+    return "(no question)" if question is None else question, method, entry["scorer"], span

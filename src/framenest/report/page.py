@@ -39,8 +39,8 @@ def embed(decoder: Decoder, results: Sequence[Result], *, progress: Progress = l
     first: set[int] = set()
     for result in results:
         if isinstance(result, Selection):
-            fitting = [p for budget, p in sorted(result.prefixes.items()) if budget <= LARGE_RANKS]
-            first.update(fitting[-1].frames.tolist() if fitting else [])
+            fitting = [budget for budget in result.prefixes if budget <= LARGE_RANKS]
+            first.update(result.prefixes[max(fitting)].frames.tolist() if fitting else [])
         else:
             first.update(result.frames[:LARGE_RANKS].tolist())
     small, large = read_images(decoder, frames, first, progress)

@@ -29,12 +29,10 @@ from framenest.session import Session, scorer_name
 from framenest.video.decoder import Decoder
 from framenest.video.opening import Video
 
-MAX_CANDIDATES = 1000
-"""Of the greedy selectors."""
+MAX_CANDIDATES = 1000  # of the greedy selectors
 THUMBNAIL = IndexConfig().thumbnail
 
-Chosen = tuple[dict[int, Prefix], str, dict[str, Any]]
-"""Prefixes by budget, the scorer's name, and stats."""
+Chosen = tuple[dict[int, Prefix], str, dict[str, Any]]  # prefixes by budget, the scorer's name, and stats
 
 
 class BuiltInSelector(Selector, ABC):
@@ -44,7 +42,6 @@ class BuiltInSelector(Selector, ABC):
         self.session = session
 
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
-        """Choose frames of a video for a question; a Selection with a Prefix for each budget."""
         sizes, began = Budget.ladder(budgets), time.perf_counter()
         decoder = self.session.open(video)
         prefixes, scorer, stats = self.choose(decoder, question, sizes)
@@ -107,21 +104,13 @@ class UniformSelector(BuiltInSelector):
 
 @dataclass(frozen=True, eq=False)
 class ScoredCandidates:
-    """Candidates that decoded, with the data that a rule may use.
+    """Candidates that decoded, with the data that a rule may use."""
 
-    Attributes:
-        frames: (n,) int64, ascending.
-        scores: (n,) float64 relevance.
-        thumbnails: (n, h, w, 3) uint8.
-        vectors: (n, d) frame vectors; None if the scorer has none.
-        text: (d,) vector of the question; None if the scorer has none.
-    """
-
-    frames: Ints
-    scores: Floats
-    thumbnails: Pixels
-    vectors: Floats | None = None
-    text: Floats | None = None
+    frames: Ints  # (n,), ascending
+    scores: Floats  # (n,) relevance
+    thumbnails: Pixels  # (n, h, w, 3)
+    vectors: Floats | None = None  # (n, d), of the frames
+    text: Floats | None = None  # (d,), of the question
 
 
 def every_second(num_frames: int, fps: float) -> Ints:
@@ -137,8 +126,7 @@ def thinned_seconds(num_frames: int, fps: float) -> Ints:
 
 def whole_seconds(num_frames: int, fps: float) -> Ints:
     """Candidates of AKS: every ⌊fps⌋-th frame, as many as whole steps fit."""
-    step = max(1, int(fps))
-    return np.arange(max(1, num_frames // step), dtype=np.int64) * step
+    return every_second(num_frames, fps)[: max(1, num_frames // max(1, int(fps)))]
 
 
 def nearest_seconds(num_frames: int, fps: float) -> Ints:
@@ -169,29 +157,17 @@ def exactly(positions: Ints, scored: ScoredCandidates, count: int, num_frames: i
 
 @dataclass(frozen=True, eq=False)
 class PublishedRule:
-    """A published rule; called with a session, it makes the selector.
-
-    Attributes:
-        name: the selector's name.
-        positions: the rule: positions among the candidates for a budget, and its settings by name.
-        grid: which frames are candidates, from the video's number of frames and its frame rate.
-        ranks: the rule takes frames one after another, so each budget extends the smaller ones.
-        settings: its settings by default; None if it has none.
-        needs_vectors: the rule needs a scorer with vectors of frames and text.
-        without_vectors: for rules that prefer to compare frames by vectors: how they compare them otherwise.
-        short_because: why a rule may return fewer than K frames. All others are topped up to K.
-        even_if_few: with fewer candidates than K, return evenly spaced frames, whatever the scores.
-    """
+    """A published rule; called with a session, it makes the selector, which has its traits."""
 
     name: str
-    positions: Callable[..., Ints]
-    grid: Callable[[int, float], Ints] = every_second
+    positions: Callable[..., Ints]  # among the candidates, for a budget, and its settings by name
+    grid: Callable[[int, float], Ints] = every_second  # candidates by number of frames and frame rate
     ranks: bool = False
     settings: CheckedSettings | None = None
-    needs_vectors: bool = False
-    without_vectors: str = ""
-    short_because: str = ""
-    even_if_few: bool = False
+    needs_vectors: bool = False  # of frames and of the question
+    without_vectors: str = ""  # how a rule that prefers to compare frames by vectors compares them otherwise
+    short_because: str = ""  # why a rule may return fewer than K frames; all others are topped up to K
+    even_if_few: bool = False  # with fewer candidates than K, evenly spaced frames, whatever the scores
     needs_scorer: ClassVar[bool] = True
 
     def __call__(self, session: Session, settings: CheckedSettings | None = None) -> RuleSelector:
@@ -204,10 +180,10 @@ class RuleSelector(BuiltInSelector):
     def __init__(self, session: Session, rule: PublishedRule, settings: CheckedSettings | None) -> None:
         super().__init__(session)
         self.rule, self.ranks, self.settings = rule, rule.ranks, settings
-        self._values = {} if settings is None else vars(settings)
-        usual = {} if rule.settings is None else vars(rule.settings)
+        self._values = vars(settings) if settings else {}
+        usual = vars(rule.settings) if rule.settings else {}
         changed = [f"{name}={value:g}" for name, value in self._values.items() if value != usual[name]]
-        self.name = ":".join([rule.name, *(["+".join(changed)] if changed else [])])
+        self.name = rule.name + ":" * bool(changed) + "+".join(changed)
 
     def positions(self, scored: ScoredCandidates, budget: int) -> Ints:
         """The rule's choice among the candidates."""
@@ -226,8 +202,7 @@ class RuleSelector(BuiltInSelector):
         with self.session.showing():
             candidates = features.get(rule.grid(decoder.info.num_frames, decoder.info.fps), "candidates")
         scores = features.relevance(candidates, question, candidates).astype(np.float64)
-        vectors: Floats | None = None
-        text: Floats | None = None
+        vectors = text = None
         if (rule.needs_vectors or rule.without_vectors) and isinstance(scorer, FrameEmbedder):
             vectors = np.asarray(scorer.frame_vectors(candidates.encoded), dtype=np.float64)
         if rule.needs_vectors and isinstance(scorer, Embedder):
@@ -273,8 +248,6 @@ def _facility_location(scored: ScoredCandidates, budget: int) -> Ints:
 
 @dataclass(frozen=True)
 class BoltSettings(CheckedSettings):
-    """Settings of BOLT."""
-
     power: float = setting(
         3.0, "Relevance is raised to it: as released, 2.5 for LongVideoBench.", NOT_NEGATIVE
     )

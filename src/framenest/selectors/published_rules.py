@@ -34,7 +34,7 @@ def min_gap(seconds: Floats, evidence: Floats, count: int, *, gap: float = 10.0)
         allowed = np.where(nearest >= gap, left, -np.inf)
         best = int(allowed.argmax())
         if allowed[best] == -np.inf:
-            gap = gap / 2 if gap > _NO_GAP else 0.0
+            gap = gap / 2 if gap > NO_GAP else 0.0
             continue
         chosen.append(best)
         left[best] = -np.inf
@@ -42,8 +42,7 @@ def min_gap(seconds: Floats, evidence: Floats, count: int, *, gap: float = 10.0)
     return np.array(chosen, dtype=np.int64)
 
 
-_NO_GAP = 1e-3
-"""A gap below this many seconds becomes 0, so that all frames with the same time are finally taken."""
+NO_GAP = 1e-3  # seconds; a smaller gap becomes 0, so that all frames with the same time are finally taken
 
 
 def aks(scores: Floats, count: int, *, depth: int = 5, threshold: float = 0.8) -> Ints:
@@ -68,8 +67,7 @@ def aks(scores: Floats, count: int, *, depth: int = 5, threshold: float = 0.8) -
             middle = start + (end - start) // 2
             parts += [(start, middle, level + 1), (middle, end, level + 1)]
         else:
-            order = np.argsort(-part, kind="stable")[: count // 2**level]
-            chosen += [start + int(i) for i in order]
+            chosen += (start + top_k(part, count // 2**level)).tolist()
     return np.array(sorted(chosen), dtype=np.int64)
 
 
@@ -206,7 +204,6 @@ FLAT = 1e-12  # a detail signal with less range than this has no peaks
 HEIGHT, PROMINENCE = 0.5, 0.05
 DURATION_WEIGHT, MEAN_WEIGHT, MAX_WEIGHT, VARIANCE_WEIGHT = 0.4, 0.2, 0.3, 0.1
 STRICTNESS, LEAST_IMPORTANCE = 1.2, 0.05
-TEMPERATURE = 1.0
 RELEVANCE_WEIGHT = 0.5
 
 
@@ -221,23 +218,17 @@ def wfs_sb(scores: Floats, count: int, features: Floats | None = None) -> Ints:
     peaks = boundaries(detail(scores, level(size)), max(5, int(0.02 * size)))
     if not len(peaks):
         return without_boundaries(scores, count)
-    edges = [0, *peaks.tolist(), size]
-    clips = [(a, b) for a, b in pairwise(edges) if b > a]
-    important = keep_important(clips, importance(scores, clips))
-    quotas = share_out(np.array([value for _, value in important]), count)
+    clips, values = important_clips(scores, [*pairwise([0, *peaks.tolist(), size])])
     merit = 2 * scores - 1
     unit: Floats | None = None
     if features is not None:
         unit = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
     chosen: list[int] = []
-    for (clip, _), quota in zip(important, quotas, strict=True):
+    for clip, quota in zip(clips, share_out(values, count), strict=True):
         chosen += marginal_relevance(merit, np.arange(*clip), quota, [], unit)
-    chosen = sorted(set(chosen))
     if len(chosen) < count:
         rest = np.delete(np.arange(size), chosen)
         chosen += marginal_relevance(merit, rest, count - len(chosen), chosen, unit)
-    if len(chosen) > count:
-        chosen = sorted(chosen, key=lambda i: -merit[i])[:count]
     return np.array(sorted(chosen), dtype=np.int64)
 
 
@@ -322,41 +313,36 @@ def _prominence(signal: Floats, peak: int) -> float:
 
 def without_boundaries(scores: Floats, count: int) -> Ints:
     """Half of the budget spread evenly, the rest on the best of the others; ties go to the earlier."""
-    even = (
-        np.linspace(0, len(scores) - 1, count // 2, dtype=np.int64) if count >= 2 else np.zeros(0, np.int64)
+    spread = np.unique(np.linspace(0, len(scores) - 1, count // 2, dtype=np.int64))
+    best = top_k(scores, len(scores))
+    others = best[~np.isin(best, spread)]
+    return np.sort(np.concatenate([spread, others[: count - count // 2]]))
+
+
+def important_clips(scores: Floats, clips: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], Floats]:
+    """Clips with their importance: length, mean, maximum and variance, weighted.
+
+    Of more than three clips, those far below the mean are dropped, unless none would be left.
+    """
+    parts, whole = [scores[a:b] for a, b in clips], scores.var() + 1e-8
+    values = np.array(
+        [
+            DURATION_WEIGHT * len(part) / len(scores)
+            + MEAN_WEIGHT * part.mean()
+            + MAX_WEIGHT * part.max()
+            + VARIANCE_WEIGHT * part.var() / whole
+            for part in parts
+        ]
     )
-    spread = sorted(set(even.tolist()))
-    best = np.argsort(-scores, kind="stable")
-    others = best[~np.isin(best, spread)].tolist()
-    return np.array(sorted([*spread, *others[: count - count // 2]])[:count], dtype=np.int64)
-
-
-def importance(scores: Floats, clips: list[tuple[int, int]]) -> list[float]:
-    """Length, mean, maximum and variance of each clip, weighted."""
-    whole = scores.var() + 1e-8
-    return [
-        float(
-            DURATION_WEIGHT * (b - a) / len(scores)
-            + MEAN_WEIGHT * scores[a:b].mean()
-            + MAX_WEIGHT * scores[a:b].max()
-            + VARIANCE_WEIGHT * scores[a:b].var() / whole
-        )
-        for a, b in clips
-    ]
-
-
-def keep_important(clips: list[tuple[int, int]], values: list[float]) -> list[tuple[tuple[int, int], float]]:
-    """Of more than three clips, drop those far below the mean, unless none would be left."""
-    pairs = list(zip(clips, values, strict=True))
-    if len(pairs) <= 3:
-        return pairs
-    least = max(LEAST_IMPORTANCE, float(np.mean(values) - STRICTNESS * np.std(values)))
-    return [pair for pair in pairs if pair[1] >= least] or pairs
+    kept = values >= max(LEAST_IMPORTANCE, values.mean() - STRICTNESS * values.std())
+    if len(clips) <= 3 or not kept.any():
+        return clips, values
+    return [clip for clip, keep in zip(clips, kept, strict=True) if keep], values[kept]
 
 
 def share_out(values: Floats, count: int) -> list[int]:
     """Integer quotas by softmax; the rest goes to the largest fractions, ties to the later."""
-    powers = np.exp((values - values.max()) / TEMPERATURE)
+    powers = np.exp(values - values.max())
     exact = powers / powers.sum() * count
     quotas = np.floor(exact).astype(int)
     for place in np.argsort(exact - quotas, kind="stable")[::-1][: count - int(quotas.sum())]:
@@ -365,11 +351,7 @@ def share_out(values: Floats, count: int) -> list[int]:
 
 
 def marginal_relevance(
-    merit: Floats,
-    candidates: Ints,
-    count: int,
-    chosen: list[int],
-    unit: Floats | None,
+    merit: Floats, candidates: Ints, count: int, chosen: list[int], unit: Floats | None
 ) -> list[int]:
     """Up to `count` candidates, each the best by merit less similarity to those chosen before.
 

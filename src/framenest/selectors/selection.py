@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Protocol, runtime_checkable
@@ -40,11 +41,8 @@ from framenest.video.opening import Video
 from framenest.video.source import VIDEO_SUFFIXES
 
 SELECTION_FORMAT = 2
-Row = dict[str, Any]
-FRAME_FIELDS = ("keyframe_indices", "frame_idx")
-"""The field of a row that holds the frames: WFS-SB's name, then AKS's."""
-SECONDS_FIELD = "timestamps_used"
-"""ToolMerge's field with seconds; its `frames_used` are frame numbers of a sampled video."""
+FRAME_FIELDS = ("keyframe_indices", "frame_idx")  # of a row: WFS-SB's name for the frames, then AKS's
+SECONDS_FIELD = "timestamps_used"  # ToolMerge's; its `frames_used` are frame numbers of a sampled video
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +135,6 @@ class Selection:
 
 
 class SelectionFile(msgspec.Struct):
-    """A selection file."""
-
     video: VideoInfo
     question: str | None
     selector: str
@@ -205,14 +201,13 @@ def _read_entries(path: str | Path) -> list[Any]:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise StoreError(f"{path}: cannot be read ({error})") from error
-    try:
+    with suppress(ValueError):
         data = parse_json(text)
-    except ValueError:
-        try:
-            data = [parse_json(line) for line in text.splitlines() if line.strip()]
-        except ValueError as error:
-            raise StoreError(f"{path}: neither JSON nor JSON lines ({error})") from error
-    return data if isinstance(data, list) else [data]
+        return data if isinstance(data, list) else [data]
+    try:
+        return [parse_json(line) for line in text.splitlines() if line.strip()]
+    except ValueError as error:
+        raise StoreError(f"{path}: neither JSON nor JSON lines ({error})") from error
 
 
 def _frames(entries: Sequence[Any], question: str | None, decoder: Decoder, where: str) -> list[int]:
@@ -240,7 +235,7 @@ def _frames(entries: Sequence[Any], question: str | None, decoder: Decoder, wher
         raise StoreError(f"{where}: has no list of frames for this question: {error}") from error
 
 
-def _row(entries: Sequence[Any], question: str | None, video: str, where: str) -> Row:
+def _row(entries: Sequence[Any], question: str | None, video: str, where: str) -> dict[str, Any]:
     """The row of a question; if several rows ask the same, the one that names the video."""
     rows = [entry for entry in entries if isinstance(entry, dict)]
     if not rows:
@@ -269,7 +264,6 @@ class FileSelector(Selector):
         self.name = f"file:{Path(path).name}"
 
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
-        """The frames that the file lists for this question."""
         decoder = self._session.open(video)
         prefixes = {budget: self._prefix(decoder, question, budget) for budget in Budget.ladder(budgets)}
         stats = {"candidates": 0, "runs": 0, "wall_seconds": 0.0}
