@@ -22,12 +22,8 @@ def setting(
 ) -> Any:
     """A config field.
 
-    Args:
-        default: its default.
-        text: one line about it, the help of its option.
-        allowed: its range.
-        whose: where the default comes from, shown in the help: "paper" or "default".
-        for_clients: whether clients of the server may set it.
+    text: one line, the help of its option; whose: where the default comes from, shown in the help, "paper" or
+    "default"; for_clients: whether clients of the server may set it.
     """
     metadata = {"help": text, "allowed": allowed, "whose": whose, "for_clients": for_clients}
     return field(default=default, metadata=metadata)
@@ -95,10 +91,9 @@ class CheckedSettings:
 
     def with_settings(self, settings: Mapping[str, Any]) -> Self:
         """A copy with other values for some fields."""
-        known = [one.name for one in fields(self)]  # type: ignore[arg-type]
         for name in settings:
-            if name not in known:
-                raise _unknown_setting(name, known)
+            if name not in vars(self):
+                raise _unknown_setting(name, list(vars(self)))
         return replace(self, **settings)  # type: ignore[type-var]
 
 
@@ -294,14 +289,14 @@ class MECConfig:
         >>> MECConfig().with_settings({"zoom": 4, "horizon": 64}).discovery.zoom
         4
         """
-        parts: dict[str, Any] = {}
-        left = dict(settings)
-        for part in fields(self):
-            config = getattr(self, part.name)
-            mine = {f.name: left.pop(f.name) for f in fields(config) if f.name in left}
-            parts[part.name] = replace(config, **mine)
-        if left:
-            raise _unknown_setting(next(iter(left)), [*self.settings(), *also])
+        known = self.settings()
+        for name in settings:
+            if name not in known:
+                raise _unknown_setting(name, [*known, *also])
+        parts = {
+            part: config.with_settings({name: settings[name] for name in settings if name in vars(config)})
+            for part, config in vars(self).items()
+        }
         return MECConfig(**parts)
 
     def settings(self) -> dict[str, Any]:

@@ -61,10 +61,9 @@ def error_line(error: Exception) -> str:
     """
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
-    message = " ".join(str(error).split())
-    return (
-        str(error) if isinstance(error, FramenestError) else f"unexpected {type(error).__name__}: {message}"
-    )
+    if isinstance(error, FramenestError):
+        return str(error)
+    return f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"
 
 
 class VideoError(FramenestError):

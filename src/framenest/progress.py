@@ -55,11 +55,8 @@ class Timing:
 
     def since(self, before: Mapping[str, float]) -> dict[str, float]:
         """Seconds by stage since `before`, an earlier value of `seconds`."""
-        return {
-            stage: seconds - before.get(stage, 0.0)
-            for stage, seconds in self._seconds.items()
-            if seconds > before.get(stage, 0.0)
-        }
+        spent = {stage: seconds - before.get(stage, 0.0) for stage, seconds in self._seconds.items()}
+        return {stage: seconds for stage, seconds in spent.items() if seconds > 0}
 
 
 ShowProgress = Callable[[str, int, int], None] | bool
@@ -86,11 +83,6 @@ class Bars:
         self._progress: Progress | None = None
         self._timer: threading.Timer | None = None
         self._tasks: dict[str, TaskID] = {}
-
-    @property
-    def off(self) -> bool:
-        """Whether nothing is drawn, inside `with`."""
-        return self._progress is None
 
     def __enter__(self) -> Self:
         with self._lock:

@@ -118,8 +118,7 @@ class RankRequest:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values, from which `msgspec.convert` makes an equal request."""
-        fields: dict[str, Any] = msgspec.to_builtins(self)
-        return fields
+        return dict(msgspec.to_builtins(self))
 
     def identity(self) -> dict[str, Any]:
         """JSON values of all that the ranking depends on; device and batch only affect speed."""

@@ -152,7 +152,12 @@ def read_rows(file: Path, *, only: str | None = None) -> list[dict[str, Any]]:
         parts = sorted(part for part in file.iterdir() if part.suffix in SUFFIXES)
         return [row for part in parts for row in read_rows(part, only=only)]
     if file.suffix == ".parquet":
-        return _read_parquet(file)
+        with needs_extra("parquet", "pyarrow"):
+            from pyarrow import ArrowException, parquet
+        try:
+            return list(parquet.read_table(file).to_pylist())
+        except ArrowException as error:
+            raise ValueError(str(error)) from error
     text = file.read_text(encoding="utf-8-sig")
     if file.suffix in (".csv", ".tsv"):
         return list(csv.DictReader(io.StringIO(text), delimiter="\t" if file.suffix == ".tsv" else ","))
@@ -168,14 +173,4 @@ def read_rows(file: Path, *, only: str | None = None) -> list[dict[str, Any]]:
     for row in rows:
         if not isinstance(row, dict):
             raise ValueError(f"{row!r} is not a row with named columns")
-    return rows
-
-
-def _read_parquet(file: Path) -> list[dict[str, Any]]:
-    with needs_extra("parquet", "pyarrow"):
-        from pyarrow import ArrowException, parquet
-    try:
-        rows: list[dict[str, Any]] = parquet.read_table(file).to_pylist()
-    except ArrowException as error:
-        raise ValueError(str(error)) from error
     return rows

@@ -106,23 +106,16 @@ def sharpness(intensity: NDArray[np.float64], kernel: int) -> NDArray[np.float64
 
 
 def _blur(intensity: NDArray[np.float64], axis: int, kernel: int) -> NDArray[np.float64]:
-    """β: the share of the variation along an axis that survives a mean filter along it."""
+    """β: the share of the variation along an axis that survives a mean of `kernel` neighbours along it."""
+    margin = [(0, 0), (0, 0), (0, 0)]
+    margin[axis] = (kernel // 2, kernel // 2)
+    padded = np.pad(intensity, margin, mode="edge")
+    reblurred = sliding_window_view(padded, kernel, axis=axis).mean(axis=-1)
     variation = np.abs(np.diff(intensity, axis=axis))
-    reblurred = np.abs(np.diff(_mean_filter(intensity, axis, kernel), axis=axis))
-    lost = np.maximum(0.0, variation - reblurred)
+    lost = np.maximum(0.0, variation - np.abs(np.diff(reblurred, axis=axis)))
     total = variation.sum(axis=(1, 2))
     left = total - lost.sum(axis=(1, 2))
-    share: NDArray[np.float64] = np.divide(left, total, out=np.ones_like(total), where=total > 0)
-    return share
-
-
-def _mean_filter(intensity: NDArray[np.float64], axis: int, kernel: int) -> NDArray[np.float64]:
-    """Mean of `kernel` neighbours along an axis, edges replicated."""
-    half = kernel // 2
-    margin = [(0, 0), (0, 0), (0, 0)]
-    margin[axis] = (half, half)
-    padded = np.pad(intensity, margin, mode="edge")
-    return np.asarray(sliding_window_view(padded, kernel, axis=axis).mean(axis=-1), dtype=np.float64)
+    return np.asarray(np.divide(left, total, out=np.ones_like(total), where=total > 0))
 
 
 def exposedness(thumbnails: Pixels, mean: float, sigma: float) -> NDArray[np.float64]:

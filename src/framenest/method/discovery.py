@@ -64,11 +64,9 @@ def zoom(probes: NDArray[np.int64], anchor_positions: list[int], count: int) -> 
     probes: (P,) ascending frame numbers; anchor_positions: positions in it.
     """
     frames: set[int] = set()
-    for position in anchor_positions:
-        if position > 0:
-            frames.update(interior(int(probes[position - 1]), int(probes[position]), count).tolist())
-        if position + 1 < len(probes):
-            frames.update(interior(int(probes[position]), int(probes[position + 1]), count).tolist())
+    for gap in {gap for position in anchor_positions for gap in (position - 1, position)}:
+        if 0 <= gap < len(probes) - 1:
+            frames.update(interior(int(probes[gap]), int(probes[gap + 1]), count).tolist())
     return np.array(sorted(frames), dtype=np.int64)
 
 

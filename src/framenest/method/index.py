@@ -43,12 +43,10 @@ def probe_grid(first: int, last: int, count: int) -> NDArray[np.int64]:
 
 
 def fill_gaps(grid: NDArray[np.int64], seconds: NDArray[np.float64], max_gap: float) -> NDArray[np.int64]:
-    """The probes, and as many more as needed so that no two neighbours are more than `max_gap` apart.
+    """The probes, and as many more as needed so that no two neighbours are more than `max_gap` seconds apart.
 
-    Args:
-        grid: (P,) ascending frame numbers.
-        seconds: (N,) of every frame of the video. A stretch without any frame stays a gap.
-        max_gap: in seconds.
+    grid: (P,) ascending frame numbers; seconds: (N,) of every frame of the video. A stretch without any frame
+    stays a gap.
 
     >>> fill_gaps(np.array([0, 4, 8]), np.array([0, 1, 2, 3, 4, 5, 6, 7, 20.0]), 2.0).tolist()
     [0, 2, 4, 6, 7, 8]
@@ -217,16 +215,15 @@ def window(seconds: NDArray[np.float64], config: IndexConfig) -> tuple[int, int]
 
 def choose_probes(decoder: Decoder, config: IndexConfig) -> tuple[tuple[int, int], NDArray[np.int64]]:
     """The window and the frame numbers of the probes in it."""
-    video, seconds = decoder.info, decoder.seconds
+    seconds = decoder.seconds
     first, last = window(seconds, config)
-    end = float(seconds[last + 1]) if last + 1 < len(seconds) else video.duration
+    num_frames = last - first + 1
+    end = float(seconds[last + 1]) if last + 1 < len(seconds) else decoder.info.duration
     duration = end - float(seconds[first])
-    count = probe_count(
-        last - first + 1, duration, config.base_probes, config.extra_probes, config.saturation
-    )
+    count = probe_count(num_frames, duration, config.base_probes, config.extra_probes, config.saturation)
     if config.max_gap is not None:
         even = math.ceil((float(seconds[last]) - float(seconds[first])) / config.max_gap - 1e-9) + 1
-        count = min(last - first + 1, max(count, even))
+        count = min(num_frames, max(count, even))
     probes = probe_grid(first, last, count)
     if config.probing == "keyframes":
         probes = snap_to_keys(probes, decoder.key_frames)

@@ -74,9 +74,8 @@ class MEC:
         running = {name: settings.pop(name) for name in of_scorer if name in settings}
         if running:
             scoring = replace(scoring or ScorerConfig(), **running)
-        own = not isinstance(scorer, str) or scorer != "auto" or progress is not True
-        own = own or any(one is not None for one in (store, scoring, keep_features))
-        if session is not None and own:
+        own = (scorer, progress, store, keep_features, scoring)
+        if session is not None and own != ("auto", True, None, None, None):
             raise ConfigError(
                 "a session brings its own scorer, store, progress, keep_features and scoring with all its "
                 "settings; give a session or those"
@@ -189,8 +188,7 @@ class MEC:
         The same pass feeds the scorer, so that the next question decodes no probes.
 
         Args:
-            video: as for `rank`.
-            fps: as for `rank`.
+            video, fps: as for `rank`.
             questions_follow: keep the frames that questions may zoom to as the decoder passes them, up to
                 128 MiB, so that questions in the same session decode next to nothing.
         """
@@ -208,9 +206,8 @@ class MEC:
 
     def scoring_name(self, decoder: Decoder, question: str | None) -> str:
         """The names of everything that scores this video: the `Ranking.scorer` of a ranking."""
-        first, last = window(decoder.seconds, self.config.index)
-        span = float(decoder.seconds[first]), float(decoder.seconds[last])
-        transcript, speech = self.session.heard(decoder, *span)
+        start, end = decoder.seconds[list(window(decoder.seconds, self.config.index))].tolist()
+        transcript, speech = self.session.heard(decoder, start, end)
         said = transcript if speech is not None else None
         return self.session.scoring_name(question, said, self._reader(question))
 

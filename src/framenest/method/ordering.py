@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +18,8 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
-class Order:
-    """The order that a rule gives, and the terms of each choice.
-
-    Attributes:
-        order: (M,) int64 positions in the pool, best first.
-        terms: (M,) float64 each, by rank and by the name of the rule's terms.
-    """
+class Order(NamedTuple):
+    """(M,) positions in the pool, best first; and the terms of each choice, (M,) by rank, by name."""
 
     order: NDArray[np.int64]
     terms: dict[str, Floats]
@@ -34,11 +29,8 @@ class Order:
 class Term:
     """A number that a rule gives to every rank.
 
-    Attributes:
-        name: its name in ranking files and in `Ranking.terms`.
-        label: a short heading for tables.
-        about: one sentence for people.
-        is_rank: the number is another frame's rank, or 0 for none.
+    label: a short heading for tables; about: one sentence for people; is_rank: the number is another frame's
+    rank, or 0 for none.
     """
 
     name: str
@@ -47,15 +39,11 @@ class Term:
     is_rank: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class UtilityPart:
+class UtilityPart(NamedTuple):
     """One summand or factor of the utility.
 
-    Attributes:
-        name: for people, and the style of its bar on the page.
-        about: one sentence for people; empty for evidence, which the page explains.
-        values: (M,) by rank.
-        weights: (M,) by rank; None for a factor.
+    name: for people, and the style of its bar on the page; about: one sentence for people, empty for
+    evidence, which the page explains; values: (M,) by rank; weights: (M,) by rank, None for a factor.
     """
 
     name: str
@@ -65,9 +53,7 @@ class UtilityPart:
 
 
 UTILITY = Term(
-    "utility",
-    "utility",
-    "What the ranking maximises: the frame with the highest utility comes next.",
+    "utility", "utility", "What the ranking maximises: the frame with the highest utility comes next."
 )
 
 
@@ -117,18 +103,12 @@ def greedy(
 ) -> Order:
     """Algorithm 1: rank the candidates; each choice depends only on those before it.
 
-    Args:
-        frames: (n,) ascending frame numbers.
-        evidence: (n,) E.
-        appearance: (n, d) unit vectors.
-        num_frames: N.
-        config: the horizon and the weights.
-        spoken: as for `choose`.
+    The order has length M = min(horizon, n), over which the weights shift. Before rank 1 no frame is chosen:
+    its coverage and diversity are 1, its utility is its evidence. Ties go to the earlier frame (argmax takes
+    the first).
 
-    Returns:
-        The order, of length M = min(horizon, n), over which the weights shift; and by rank its coverage,
-        diversity and utility. Before rank 1 no frame is chosen: its coverage and diversity are 1, its
-        utility is its evidence. Ties go to the earlier frame (argmax takes the first, and frames ascend).
+    frames: (n,) ascending; evidence: (n,) E; appearance: (n, d) unit vectors; num_frames: N;
+    spoken: as for `choose`.
     """
     size = len(frames)
     horizon = min(config.horizon, size)
@@ -168,18 +148,11 @@ def greedy(
 class PaperRule:
     """The paper's weighted sum of evidence, coverage and diversity.
 
-    Attributes, as of every rule:
-        name: the value of the setting `rule`.
-        settings: the fields of RankingConfig that it reads, besides `horizon`.
-        joins: how the parts make up the utility, as a "sum" or a "product".
-        terms: the terms of each choice, in the order of `Order.terms`.
+    As of every rule, joins: how the parts make up the utility, as a "sum" or a "product"; terms: those of
+    each choice, in the order of `Order.terms`.
     """
 
     name = "paper"
-    settings = (
-        *("evidence_weight_start", "evidence_weight_end", "gamma"),
-        *("diversity_weight", "coverage_term"),
-    )
     joins = "sum"
     terms = (
         Term("coverage", "cover.", "How far the frame is in time from every frame with a better rank."),
@@ -200,16 +173,12 @@ class PaperRule:
         """What makes up the utility of every rank. evidence: (M,) by rank."""
         horizon = len(evidence)
         on_evidence = np.array([evidence_weight(rank, config, horizon) for rank in range(1, horizon + 1)])
-        weights = {
-            "coverage": (1.0 - on_evidence - config.diversity_weight) * config.coverage_term,
-            "diversity": np.full(horizon, config.diversity_weight),
-        }
-        on_evidence[0] = 1.0  # the first rank has only evidence
-        for weight in weights.values():
-            weight[0] = 0.0
+        on_coverage = (1.0 - on_evidence - config.diversity_weight) * config.coverage_term
+        on_diversity = np.full(horizon, config.diversity_weight)
+        on_evidence[0], on_coverage[0], on_diversity[0] = 1.0, 0.0, 0.0  # the first rank has only evidence
         parts = [UtilityPart("evidence", "", evidence, on_evidence)]
-        for term in self.terms[:2]:
-            parts.append(UtilityPart(term.name, term.about, terms[term.name], weights[term.name]))
+        for term, weights in zip(self.terms[:2], (on_coverage, on_diversity), strict=True):
+            parts.append(UtilityPart(term.name, term.about, terms[term.name], weights))
         return parts
 
 
@@ -218,9 +187,7 @@ def still_on(distance: Floats, shortest: float, longest: float) -> Floats:
 
     Events last between a (shortest) and b (longest) seconds, spread log-uniformly. With L = ln(b/a):
     1 − d(1/a − 1/b)/L for d < a, (ln(b/d) − 1 + d/b)/L for a ≤ d < b, 0 beyond.
-
-    Args:
-        distance: (n,) seconds between the two moments, 0 or more.
+    distance: (n,) seconds between the two moments, 0 or more.
 
     >>> still_on(np.array([0.0, 1.0, 4.0]), 1.0, 4.0).round(3).tolist()
     [1.0, 0.459, 0.0]
@@ -243,12 +210,8 @@ IDENTICAL_LOOK = 0.9
 def no_dip(relevance: Floats, chosen: int) -> Floats:
     """r_nm: the lowest relevance between each frame and the chosen one, as a share of the lower of the two.
 
-    Args:
-        relevance: (n,) in time order, more than 0.
-        chosen: position of m.
-
-    Returns:
-        (n,) in (0, 1]; 1 if relevance does not dip between the two.
+    relevance: (n,) in time order, more than 0; chosen: position of m. Returns (n,) in (0, 1]; 1 if relevance
+    does not dip between the two.
 
     >>> no_dip(np.array([0.8, 0.2, 0.4]), 0).tolist()
     [1.0, 1.0, 0.5]
@@ -285,21 +248,11 @@ def residual(
     blank: Mask | None = None,
     spoken: Mask | None = None,
 ) -> Order:
-    """Rank the candidates by the evidence that no earlier rank shows.
+    """Rank the candidates by the evidence that no earlier rank shows; ties go to the earlier frame.
 
-    Args:
-        seconds: (n,) ascending.
-        relevance: (n,) the scorer's relevance.
-        evidence: (n,) E.
-        appearance: (n, d) unit vectors.
-        config: the horizon and the constants of the rule.
-        blank: (n,) frames that show nothing; they come after all others, if there are others.
-        spoken: as for `choose`.
-
-    Returns:
-        The order, of length M = min(horizon, n), and by rank: `same_event` and `same_look`, the shares of it
-        that earlier ranks show; `shown_by`, the rank that shows most of it (0: none does); `utility`. Ties
-        go to the earlier frame.
+    seconds: (n,) ascending; relevance: (n,) the scorer's; evidence: (n,) E; appearance: (n, d) unit vectors;
+    blank: (n,) frames that show nothing, which come after all others, if there are others; spoken: as for
+    `choose`. The terms are those of `ResidualRule`; the order has length M = min(horizon, n).
     """
     size = len(seconds)
     horizon = min(config.horizon, size)
@@ -314,15 +267,14 @@ def residual(
     if blank is not None and not blank.all():
         taken[blank] = AFTER_ALL
     order = np.empty(horizon, dtype=np.int64)
-    event_left, look_left, utilities = np.empty(horizon), np.empty(horizon), np.empty(horizon)
+    terms = np.zeros((4, horizon))
     shares = np.zeros((horizon, size))
     for place in range(horizon):
         utility = worth * new_event
         utility *= new_look
         chosen = choose(utility + taken, order[:place], spoken)
         order[place] = chosen
-        event_left[place], look_left[place] = new_event[chosen], new_look[chosen]
-        utilities[place] = utility[chosen]
+        terms[:, place] = 1.0 - new_event[chosen], 1.0 - new_look[chosen], 0.0, utility[chosen]
         taken[chosen] = -np.inf
         near = slice(first[chosen], end[chosen])  # an event reaches no further
         event = same_event(seconds[near], floor[near], chosen - near.start, config)
@@ -335,24 +287,14 @@ def residual(
             np.maximum(shares[place], look, out=shares[place])
             np.minimum(new_look, 1.0 - look, out=new_look)
     before = np.tril(shares[:, order].T, -1)  # how much of each rank every rank before it shows
-    most = before.argmax(axis=1)
-    terms = {
-        "same_event": 1.0 - event_left,
-        "same_look": 1.0 - look_left,
-        "shown_by": np.where(before.max(axis=1) > 0, most + 1.0, 0.0),
-        "utility": utilities,
-    }
-    return Order(order, terms)
+    terms[2] = np.where(before.max(axis=1) > 0, before.argmax(axis=1) + 1.0, 0.0)
+    return Order(order, dict(zip(("same_event", "same_look", "shown_by", "utility"), terms, strict=True)))
 
 
 class ResidualRule:
     """Evidence that no chosen frame shows yet."""
 
     name = "residual"
-    settings = (
-        *("evidence_floor", "event_shortest", "event_longest"),
-        *("scene_shortest", "scene_longest", "same_look_from"),
-    )
     joins = "product"
     terms = (
         Term(
@@ -382,22 +324,13 @@ class ResidualRule:
         self, evidence: Floats, terms: Mapping[str, Floats], config: RankingConfig
     ) -> list[UtilityPart]:
         floor = config.evidence_floor
+        added = "Its evidence, plus a little that every frame gets."
+        event = "The share of its evidence that no better-ranked frame near in time shows."
+        look = "The share of its evidence that no better-ranked frame with the same look shows."
         return [
-            UtilityPart(
-                f"evidence + {floor:g}",
-                "Its evidence, plus a little that every frame gets.",
-                evidence + floor,
-            ),
-            UtilityPart(
-                "event not shown yet",
-                "The share of its evidence that no better-ranked frame near in time shows.",
-                1.0 - terms["same_event"],
-            ),
-            UtilityPart(
-                "look not shown yet",
-                "The share of its evidence that no better-ranked frame with the same look shows.",
-                1.0 - terms["same_look"],
-            ),
+            UtilityPart(f"evidence + {floor:g}", added, evidence + floor),
+            UtilityPart("event not shown yet", event, 1.0 - terms["same_event"]),
+            UtilityPart("look not shown yet", look, 1.0 - terms["same_look"]),
         ]
 
 

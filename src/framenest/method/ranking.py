@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any, Literal
@@ -29,7 +30,7 @@ from framenest.records import Amount, BadField, Count, Number, Whole, convert, l
 from framenest.transcript import REACH, Transcript
 
 RANKING_FORMAT = 1
-_POOL_COLUMNS = ("frames", "seconds", "is_zoom", "evidence")
+_POOL_COLUMNS = {"frames": np.int64, "seconds": np.float64, "is_zoom": np.bool_, "evidence": np.float32}
 
 
 @dataclass(frozen=True)
@@ -150,33 +151,19 @@ class Ranking:
     terms: Mapping[str, NDArray[np.float64]]
     stats: Stats
 
-    @property
-    def video(self) -> VideoInfo:
-        return self.pool.video
+    video = cached_property[VideoInfo](attrgetter("pool.video"))
+    question = cached_property[str | None](attrgetter("pool.question"))
+    options = cached_property[tuple[str, ...]](attrgetter("pool.options"))
+    scorer = cached_property[str](attrgetter("pool.scorer"))
+    config = cached_property[MECConfig](attrgetter("pool.config"))
+    look_for = cached_property[LookFor | None](attrgetter("pool.look_for"))
+    transcript = cached_property[Transcript | None](attrgetter("pool.transcript"))
 
-    @property
-    def question(self) -> str | None:
-        return self.pool.question
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        return self.pool.options
-
-    @property
-    def scorer(self) -> str:
-        return self.pool.scorer
-
-    @property
-    def config(self) -> MECConfig:
-        return self.pool.config
-
-    @property
-    def look_for(self) -> LookFor | None:
-        return self.pool.look_for
-
-    @property
-    def transcript(self) -> Transcript | None:
-        return self.pool.transcript
+    frames = cached_property[NDArray[np.int64]](lambda self: self.pool.frames[self.order])
+    seconds = cached_property[NDArray[np.float64]](lambda self: self.pool.seconds[self.order])
+    is_zoom = cached_property[NDArray[np.bool_]](lambda self: self.pool.is_zoom[self.order])
+    evidence = cached_property[NDArray[np.float32]](lambda self: self.pool.evidence[self.order])
+    cues = cached_property[Cues](lambda self: {name: cue[self.order] for name, cue in self.pool.cues.items()})
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -244,26 +231,6 @@ class Ranking:
         return tuple(reasons)
 
     @property
-    def frames(self) -> NDArray[np.int64]:
-        return self.pool.frames[self.order]
-
-    @property
-    def seconds(self) -> NDArray[np.float64]:
-        return self.pool.seconds[self.order]
-
-    @property
-    def is_zoom(self) -> NDArray[np.bool_]:
-        return self.pool.is_zoom[self.order]
-
-    @property
-    def evidence(self) -> NDArray[np.float32]:
-        return self.pool.evidence[self.order]
-
-    @property
-    def cues(self) -> Cues:
-        return {name: cue[self.order] for name, cue in self.pool.cues.items()}
-
-    @property
     def unmatched(self) -> bool:
         """Whether, as far as the scorer can tell, neither frames nor transcript match the question."""
         frames_match = self.stats.match is None or self.stats.match.verdict != "none"
@@ -328,12 +295,10 @@ class Ranking:
                 f"rank again with horizon={budget}"
             )
         ranks = np.argsort(self.order[:budget], kind="stable")
-        chosen = self.order[ranks]
-        frames, seconds = self.pool.frames[chosen], self.pool.seconds[chosen]
+        frames, seconds, complete = self.frames[ranks], self.seconds[ranks], budget > len(self)
         known = (self.question, self.scorer, self.stats.match)
         roles = tuple(self.roles[i] for i in ranks)
         reasons = tuple(self.reasons[i] for i in ranks)
-        complete = budget > len(self)
         about = complete, "", *known, roles, reasons, tuple(sizes[rank] for rank in ranks if sizes)
         return Prefix(self.video, budget, frames, seconds, ranks + 1, *about)
 
@@ -395,13 +360,10 @@ class Ranking:
             raise BadField(f"pool.active must be below {parts}, the segments of the probes")
         if max(pool.anchors, default=0) >= video.num_frames:
             raise BadField(f"pool.anchors must be below {video.num_frames}, the frames of the video")
-        check_length(pool.is_zoom, count, "pool.is_zoom", "candidates")
-        check_length(pool.evidence, count, "pool.evidence", "candidates")
-        for name in ("certainty", "seen"):
-            if column := getattr(pool, name):
+        for name in ("is_zoom", "evidence", "certainty", "seen"):
+            if (column := getattr(pool, name)) or name in _POOL_COLUMNS:
                 check_length(column, count, f"pool.{name}", "candidates")
-        look_for = None if file.look_for is None else convert(file.look_for, LookFor, "look_for")
-        matches = {} if file.look_for is None else file.look_for.get("relevance", {})
+        matches = (data.get("look_for") or {}).get("relevance", {})
         return cls(
             CandidatePool(
                 video=video,
@@ -410,21 +372,18 @@ class Ranking:
                 scorer=file.scorer,
                 config=file.config,
                 num_frames=pool.num_frames,
-                frames=np.array(pool.frames, dtype=np.int64),
-                seconds=np.array(pool.seconds, dtype=np.float64),
-                is_zoom=np.array(pool.is_zoom, dtype=np.bool_),
-                evidence=np.array(pool.evidence, dtype=np.float32),
                 cues=_float_columns(pool.cues, count, "pool.cues"),
                 active=pool.active,
                 anchors=pool.anchors,
-                look_for=look_for,
+                look_for=file.look_for,
                 matches=_float_columns(matches, count, "look_for.relevance"),
                 transcript=file.transcript,
                 certainty=np.array(pool.certainty, dtype=np.float32),
                 labels=pool.seen,
+                **{name: np.array(getattr(pool, name), dtype) for name, dtype in _POOL_COLUMNS.items()},
             ),
             np.array(_positions(file), dtype=np.int64),
-            _terms(file),
+            _terms(file, data["ranks"]),
             file.stats,
         )
 
@@ -444,13 +403,7 @@ class Ranking:
 
 def _plain(array: NDArray[Any]) -> list[Any]:
     """JSON values that read back bit for bit: float32 with its shortest digits."""
-    if array.dtype == np.float32:
-        return [float(str(value)) for value in array]
-    values: list[Any] = array.tolist()
-    return values
-
-
-CueName = Literal["relevance", "change", "observability", "speech"]
+    return [float(str(value)) for value in array] if array.dtype == np.float32 else array.tolist()
 
 
 class PoolFields(msgspec.Struct):
@@ -461,7 +414,7 @@ class PoolFields(msgspec.Struct):
     seconds: list[Amount]
     is_zoom: list[bool]
     evidence: list[Number]
-    cues: dict[CueName, Any]
+    cues: dict[Literal["relevance", "change", "observability", "speech"], Any]
     active: tuple[Whole, ...]
     anchors: tuple[Whole, ...]
     certainty: tuple[Number, ...] = ()
@@ -488,9 +441,9 @@ class RankingFile(msgspec.Struct):
     scorer: str
     config: MECConfig
     stats: Stats
-    ranks: Annotated[list[dict[str, Any]], Meta(min_length=1)]
+    ranks: Annotated[list[RankFields], Meta(min_length=1)]
     pool: PoolFields
-    look_for: dict[str, Any] | None = None
+    look_for: LookFor | None = None
     transcript: Transcript | None = None
 
 
@@ -498,9 +451,8 @@ def _positions(file: RankingFile) -> list[int]:
     """The place of every rank in the pool."""
     places = {frame: place for place, frame in enumerate(file.pool.frames)}
     positions: dict[int, None] = {}
-    for number, row in enumerate(file.ranks):
+    for number, rank in enumerate(file.ranks):
         where = f"ranks[{number}]"
-        rank = convert(row, RankFields, where)
         if rank.rank != number + 1:
             raise BadField(f"{where}.rank must be {number + 1}")
         if rank.frame not in places:
@@ -511,13 +463,11 @@ def _positions(file: RankingFile) -> list[int]:
     return list(positions)
 
 
-def _terms(file: RankingFile) -> dict[str, NDArray[np.float64]]:
+def _terms(file: RankingFile, rows: list[dict[str, Any]]) -> dict[str, NDArray[np.float64]]:
     facts = ("rank", "frame", "seconds", "from", "evidence", "said", "role", "reason", *file.pool.cues)
     return {
-        name: np.array(
-            [convert(row.get(name), Number, f"ranks[{i}].{name}") for i, row in enumerate(file.ranks)]
-        )
-        for name in file.ranks[0]
+        name: np.array([convert(row.get(name), Number, f"ranks[{i}].{name}") for i, row in enumerate(rows)])
+        for name in rows[0]
         if name not in facts
     }
 
