@@ -325,14 +325,8 @@ def _serve(
 
 
 def _portable(error: Exception) -> Exception:
-    """The error in a picklable form: its message, and a class that the parent can import."""
-    if isinstance(error, Cancelled):
-        return error
-    if not isinstance(error, FramenestError):
-        return FramenestError(error_line(error))
-    with suppress(TypeError):
-        return type(error)(str(error))
-    return FramenestError(str(error))
+    """The error, or its message as an error that surely can be pickled."""
+    return error if isinstance(error, FramenestError | Cancelled) else FramenestError(error_line(error))
 
 
 def _end_with_parent() -> None:

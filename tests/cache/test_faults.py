@@ -256,7 +256,7 @@ def test_a_hundred_workers_share_a_store_without_a_lock(tmp_path):
         worker.join(timeout=PATIENCE)
     store = DirectoryStore(tmp_path)
     found = verify(store)
-    assert found.entries["index"] == 101
+    assert found.entries == 101
     assert not found.damaged
     names = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert all(path.suffix == ".safetensors" for path in names)  # no lock, no list, nothing all must touch

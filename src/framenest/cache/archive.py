@@ -84,11 +84,7 @@ def unpack(
     """The header and arrays that `pack` was given.
 
     Uncompressed arrays are views of `data`: those of a memory map stay on disk until they are used, if the
-    checksum is not `checked`.
-
-    Raises:
-        DamagedFile: A byte has changed, or the entry belongs to another key.
-        OtherFormat: The entry was written by another version.
+    checksum is not `checked`. Raises DamagedFile and OtherFormat.
     """
     try:
         start = 8 + int.from_bytes(data[:8], "little")
@@ -161,9 +157,9 @@ def _view(data: bytes | mmap.mmap, start: int, described: Mapping[str, Any]) -> 
     count = math.prod(shape)
     if end - first != count * dtype.itemsize:
         raise ValueError("an array's size does not match its shape")
-    if not count:
-        return np.zeros(shape, dtype)
-    return np.frombuffer(data, dtype, count, start + first).reshape(shape)
+    return (
+        np.frombuffer(data, dtype, count, start + first).reshape(shape) if count else np.zeros(shape, dtype)
+    )
 
 
 def _little_endian(array: Array) -> Array:
@@ -180,8 +176,6 @@ def _checksum(bound: Mapping[str, str], text: str, arrays: Mapping[str, Array]) 
         array = arrays[name]
         digest.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-        in_pieces = (
-            bound and len(data) > PIECE_BYTES
-        )  # features may be hundreds of megabytes: use several cores
-        digest.update(buffer_hash(data).encode() if in_pieces else data)
+        # Features may be hundreds of megabytes: use several cores.
+        digest.update(buffer_hash(data).encode() if bound and len(data) > PIECE_BYTES else data)
     return digest.hexdigest()

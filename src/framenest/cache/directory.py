@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from platformdirs import user_cache_path
 
@@ -96,25 +97,23 @@ class ManagedStore(ABC):
         self, key: str, *, checked: bool = True, use: bool = True
     ) -> tuple[dict[str, Any], dict[str, Array]] | None:
         """As `Store.get`. checked: verify its checksum. use: count this as a use (LRU)."""
-        data = self._read(entry_name(key), use=use)
-        return self._valid(key, data, lambda entry: unpack(entry, key=key, checked=checked))
+        return self._valid(key, partial(unpack, key=key, checked=checked), use=use)
 
     def header(self, key: str) -> dict[str, Any] | None:
         """The header of a value, without reading its arrays, verifying its checksum or counting as a use."""
-        data = self._read(entry_name(key), use=False, first=ENTRY_HEADER_BYTES)
-        return self._valid(key, data, lambda entry: unpack_header(entry, key=key))
+        return self._valid(key, partial(unpack_header, key=key), use=False, first=ENTRY_HEADER_BYTES)
 
-    def _valid(
-        self, key: str, data: bytes | mmap.mmap | None, read: Callable[[bytes | mmap.mmap], Value]
-    ) -> Value | None:
+    def _valid(self, key: str, parse: Callable[..., Value], **how: Any) -> Value | None:
+        """What `parse` makes of a file read as `how` says; None if it is missing or damaged."""
+        data = self._read(entry_name(key), **how)
         try:
-            return None if data is None else read(data)
+            return None if data is None else parse(data)
         except OtherFormat:
-            return None
+            pass
         except DamagedFile as error:
             text = f"{self.location}/{entry_name(key)}: damaged cache entry, recomputing: {error}"
             warnings.warn(text, DamagedEntry, stacklevel=2)
-            return None
+        return None
 
     def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
         self._write(entry_name(key), pack_pieces(header, arrays, key=key))
@@ -134,7 +133,7 @@ class ManagedStore(ABC):
             if data is not None:
                 unpack(data, key=key)
         except OtherFormat:
-            return None
+            pass
         except (DamagedFile, StoreError) as error:
             return str(error)
         return None
@@ -272,13 +271,12 @@ def local_directory(store: Store | None) -> DirectoryStore:
     return store if isinstance(store, DirectoryStore) else DirectoryStore()
 
 
-@dataclass
-class VerificationReport:
-    """The result of `verify`: number and bytes of entries by kind, and the error of each damaged one."""
+class VerificationReport(NamedTuple):
+    """The result of `verify`: number and bytes of all entries, and the error of each damaged one."""
 
-    entries: Counter[str] = field(default_factory=Counter)
-    sizes: Counter[str] = field(default_factory=Counter)
-    damaged: dict[str, str] = field(default_factory=dict)
+    entries: int
+    size: int
+    damaged: dict[str, str]
 
 
 @dataclass
@@ -293,17 +291,12 @@ class EvictionReport:
 
 def verify(store: ManagedStore, *, progress: Progress = lambda *_: None) -> VerificationReport:
     """Read every entry and verify its checksum."""
-    report = VerificationReport()
-    entries = list(store.entries())
+    entries, damaged = list(store.entries()), {}
     for done, entry in enumerate(entries, start=1):
-        kind = entry.key.split("/")[0]
-        report.entries[kind] += 1
-        report.sizes[kind] += entry.size
-        wrong = store.check(entry.key)
-        if wrong is not None:
-            report.damaged[entry.key] = wrong
+        if (wrong := store.check(entry.key)) is not None:
+            damaged[entry.key] = wrong
         progress("entries", done, len(entries))
-    return report
+    return VerificationReport(len(entries), sum(entry.size for entry in entries), damaged)
 
 
 def collect(

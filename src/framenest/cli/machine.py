@@ -269,9 +269,9 @@ def verify(
     for name, entry in model_files.CATALOGUE.items():
         scorers |= {file: name for source in entry.sources for file in source.files(common.local)}
     damaged_models = damaged(list(scorers), common.local, anew=True)
-    total = sum(report.sizes.values()) + sum(file.path.stat().st_size for file in scorers)
+    total = report.size + sum(file.path.stat().st_size for file in scorers)
     say(
-        f"{sum(report.entries.values()):,} entries and {len(scorers):,} model files, {size_text(total)}: "
+        f"{report.entries:,} entries and {len(scorers):,} model files, {size_text(total)}: "
         f"{len(report.damaged) + len(damaged_models)} damaged"
     )
     left = 0 if remove else len(damaged_models)

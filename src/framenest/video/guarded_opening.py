@@ -58,37 +58,32 @@ def describe_guarded(source: Source) -> tuple[dict[str, Any], dict[str, Array]]:
         if source.local is None:
             return describe(source)
         size = file.seek(0, io.SEEK_END)
-        return _supervise(source, size, OPENING_SECONDS + size // BYTES_PER_SECOND, opening_bytes(size))
+        return _supervise(source, size, OPENING_SECONDS + size // BYTES_PER_SECOND)
 
 
 def check_guarded(path: Path, *, seconds: int, memory: int) -> dict[str, Any]:
     """What a file is, from its first frame: format, codec, width, height. Nothing else of it is read.
 
-    seconds: of processor time. memory: bytes, also of address space beyond that of the libraries.
-
-    Raises:
-        VideoError: it is not a video, or opening it exceeds a limit.
-        OSError: it cannot be read.
-        TimeoutError: the machine was too busy to tell.
+    seconds: of processor time. memory: bytes, also of address space beyond that of the libraries. Raises
+    VideoError if it is not a video or opening it exceeds a limit, OSError if it cannot be read, TimeoutError
+    if the machine was too busy to tell.
     """
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe must not be waited for
         status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode):
         raise VideoError(f"{path}: it is no file")
-    limit = min(memory, opening_bytes(status.st_size))
-    return _supervise(Source.at(str(path)), status.st_size, seconds, limit, check=True)[0]
-
-
-def opening_bytes(size: int) -> int:
-    """Bytes of memory that opening a file of `size` bytes may take."""
-    return OPENING_BYTES + OPENING_BYTES_PER_BYTE * size
+    return _supervise(Source.at(str(path)), status.st_size, seconds, memory)[0]
 
 
 def _supervise(
-    source: Source, size: int, seconds: int, memory: int, *, check: bool = False
+    source: Source, size: int, seconds: int, check: int = 0
 ) -> tuple[dict[str, Any], dict[str, Array]]:
+    """check: bytes of memory for `check_guarded`; 0 to describe the video."""
     peak, until = 0, time.monotonic() + CHECK_WAIT_SECONDS
-    request = [source.path, source.stream, source.local, size, seconds, memory if check else 0]
+    memory = OPENING_BYTES + OPENING_BYTES_PER_BYTE * size
+    if check:
+        memory = check = min(memory, check)
+    request = [source.path, source.stream, source.local, size, seconds, check]
     paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
     command, environment = [sys.executable, "-P", __file__, json.dumps(request)], os.environ | paths
     with Popen(command, env=environment, stdin=DEVNULL, stdout=PIPE, stderr=PIPE) as process:
@@ -96,9 +91,8 @@ def _supervise(
             while process.returncode is None:
                 peak = max(peak, own_memory(process.pid))
                 if peak > memory:
-                    raise VideoError(
-                        f"{source.path}: opening it takes more than {size_text(memory)} of memory"
-                    )
+                    most = size_text(memory)
+                    raise VideoError(f"{source.path}: opening it takes more than {most} of memory")
                 if check and time.monotonic() > until:
                     raise TimeoutError
                 with suppress(TimeoutExpired):
@@ -121,7 +115,7 @@ def _supervise(
 
 
 def _answer(path: str, stream: int | None, local: str, size: int, seconds: int, check: int) -> bytes:
-    """What the process writes. check: bytes of memory for `check_guarded`, 0 to describe the video."""
+    """What the process writes."""
     with suppress(ImportError):  # on Windows
         import resource
 

@@ -111,8 +111,7 @@ def _bytes_of(video: Any) -> bytes:
 def _decoder_class(name: str) -> Any:
     points = plugins(DECODERS, ["pyav"])
     if name not in points:
-        names = ", ".join(points)
-        raise ConfigError(f"there is no decoder {name!r}; choose from {names}")
+        raise ConfigError(f"there is no decoder {name!r}; choose from {', '.join(points)}")
     return load_plugin(points[name])
 
 
@@ -124,25 +123,11 @@ def must_not_fetch_unasked(known: VideoInfo) -> None:
         )
 
 
-def reopen(
-    known: VideoInfo,
-    video: Video | None = None,
-    *,
-    store: Store | None = None,
-) -> Decoder:
+def reopen(known: VideoInfo, video: Video | None = None, *, store: Store | None = None) -> Decoder:
     """Open the video that a ranking was made from.
 
-    Args:
-        known: `Ranking.video` or `Prefix.video`.
-        video: where the video is now, if it has moved; a Decoder; or the same frames in memory.
-        store: where its timeline is cached; the user's cache by default.
-
-    Returns:
-        A decoder of the same content.
-
-    Raises:
-        VideoError: the video does not exist.
-        IndexMismatch: its content has changed.
+    known: `Ranking.video` or `Prefix.video`. video: where it is now, if it has moved; a Decoder; or the same
+    frames in memory. Raises IndexMismatch if its content has changed, VideoError if it does not exist.
 
     >>> reopen(ranking.video).info == ranking.video
     True
@@ -158,8 +143,7 @@ def reopen(
         if not is_remote(where) and not Path(where).exists():
             raise VideoError(f"{where}: no such file; if it has moved, give its path with video=")
         needs_fps = Path(where).is_dir()
-    fps = known.fps if needs_fps else None
-    decoder = open_video(where, fps=fps, stream=known.stream, store=store)
+    decoder = open_video(where, fps=known.fps if needs_fps else None, stream=known.stream, store=store)
     if decoder.info.fingerprint != known.fingerprint:
         raise IndexMismatch(f"{decoder.info.path}: this video has changed since it was ranked; rank it again")
     return decoder

@@ -30,8 +30,8 @@ from framenest.video.decoder import SOUND_RATE, Picture, PictureDecoder, Sizes, 
 from framenest.video.guarded_opening import describe_guarded
 from framenest.video.reader import Reader, Run, plan
 from framenest.video.scale import Orientation, Scaler
-from framenest.video.source import DAMAGE, X264_BUILD, Source, check_file, fraction, is_remote
-from framenest.video.timeline import DESCRIPTION_FORMAT, Timeline
+from framenest.video.source import DAMAGE, Source, check_file, fraction, is_remote
+from framenest.video.timeline import DESCRIPTION_FORMAT, X264_BUILD, Timeline
 
 RUN_BYTES = 32 * 2**20
 """Bytes of decoded pictures that a run may buffer for the consumer; at least one picture."""
@@ -67,13 +67,7 @@ class PyAVDecoder(PictureDecoder):
 
     @classmethod
     def open(
-        cls,
-        path: str,
-        argument: str = "",
-        *,
-        stream: int | None = None,
-        store: Store | None = None,
-        progress: ShowProgress = False,
+        cls, path: str, argument: str, *, stream: int | None, store: Store | None, progress: ShowProgress
     ) -> PyAVDecoder:
         """Open a file or URL; see `open_video`. argument: this decoder takes none."""
         if argument:
@@ -145,14 +139,12 @@ class PyAVDecoder(PictureDecoder):
         with closing(self.source.open()) as opened:
             stream = opened.container.streams[track.number]
             base = float(fraction(stream.time_base) or 1)
-            try:
+            with suppress(*DAMAGE):  # a truncated file ends here, as its video does
                 for packet in opened.container.demux(stream):
                     if packet.size and packet.pts is not None:
                         start = packet.pts * base - self.info.start
                         end = start + packet.duration * base if packet.duration else math.nan
                         yield start, end, _subtitle_text(bytes(packet), track.codec)
-            except DAMAGE:  # a truncated file ends here, as its video does
-                return
 
     def sound(self, first: int = 0) -> Iterator[NDArray[np.float32]]:
         """See `HasStreams`. The track is FFmpeg's choice, and may change its format."""
@@ -179,7 +171,7 @@ class PyAVDecoder(PictureDecoder):
 
     def scaler(self, sizes: Sizes) -> Scaler:
         """Makes upright pictures of these sizes from frames of this video."""
-        return Scaler(self.info.width, self.info.height, self._turn, tuple(sizes))
+        return Scaler((self.info.width, self.info.height), self._turn, sizes)
 
     def pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
         runs = plan(self.timeline, ascending)
@@ -188,7 +180,7 @@ class PyAVDecoder(PictureDecoder):
         most = min(cores(), max(1, memory // held), len(runs))
         known = DAMAGED_VIDEO in self.info.notes
         readers = [
-            Reader(self.source, self.timeline, self.scaler(sizes), self._note_damage, damaged=known)
+            Reader(self.source, self.timeline, self.scaler(sizes), self._note_damage, known)
             for _ in range(most)
         ]
         if len(readers) > 1:
@@ -216,6 +208,7 @@ def _subtitle_text(data: bytes, codec: str) -> str:
 
 Results = queue.Queue[Picture | BaseException | None]
 """The pictures of one run, then None; or an exception instead of a picture."""
+Runs = queue.SimpleQueue[tuple[Run, Results] | None]
 
 
 def in_parallel(runs: Sequence[Run], readers: Sequence[Reader], depth: int) -> Iterator[Picture]:
@@ -224,8 +217,7 @@ def in_parallel(runs: Sequence[Run], readers: Sequence[Reader], depth: int) -> I
     An exception in a thread is raised here, at the picture it concerns. `depth` is the number of pictures
     that a run may buffer for the consumer.
     """
-    todo: queue.SimpleQueue[tuple[Run, Results] | None] = queue.SimpleQueue()
-    stopped = threading.Event()
+    todo, stopped = Runs(), threading.Event()
     # Daemon threads: a program may exit before it has read everything.
     threads = [threading.Thread(target=_work, args=(r, todo, stopped), daemon=True) for r in readers]
     for thread in threads:
@@ -250,11 +242,7 @@ def in_parallel(runs: Sequence[Run], readers: Sequence[Reader], depth: int) -> I
             thread.join()
 
 
-def _work(
-    reader: Reader,
-    todo: queue.SimpleQueue[tuple[Run, Results] | None],
-    stopped: threading.Event,
-) -> None:
+def _work(reader: Reader, todo: Runs, stopped: threading.Event) -> None:
     def put(item: Picture | BaseException | None) -> None:
         while not stopped.is_set():
             with suppress(queue.Full):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain, groupby
 
 import av
@@ -27,6 +29,7 @@ def plan(timeline: Timeline, wanted: Ints) -> list[Run]:
     return [(start, [*frames]) for start, frames in groupby(wanted.tolist(), timeline.start_packet)]
 
 
+@dataclass
 class Player:
     """Decodes a file once, from beginning to end, and returns pictures on the way.
 
@@ -34,30 +37,27 @@ class Player:
     decoder's buffers, and those are reused in the order in which they are released.
     """
 
-    def __init__(
-        self, source: Source, timeline: Timeline, scale: Callable[[av.VideoFrame], list[Pixels]]
-    ) -> None:
-        self._source = source
-        self._timeline = timeline
-        self._scale = scale
-        self._opened: Opened | None = None
-        self._playing: Iterator[tuple[int, list[av.VideoFrame]]] = iter(())
-        self._fed = -1  # number of the last packet decoded
-        self._last: dict[int, av.VideoFrame] = {}  # the frames it returned, by packet
-        self._gone: set[int] = set()  # packets of the frames returned before
+    source: Source
+    timeline: Timeline
+    scale: Callable[[av.VideoFrame], list[Pixels]]
+    _opened: Opened | None = None
+    _playing: Iterator[tuple[int, list[av.VideoFrame]]] = field(init=False)
+    _fed: int = -1  # number of the last packet decoded
+    _last: dict[int, av.VideoFrame] = field(default_factory=dict)  # the frames it returned, by packet
+    _gone: set[int] = field(default_factory=set)  # packets of the frames returned before
 
-    def pictures(self, wanted: Sequence[int]) -> Iterator[tuple[int, list[Pixels]]]:
+    def pictures(self, wanted: list[int]) -> Iterator[tuple[int, list[Pixels]]]:
         """(number, pictures) for ascending frame numbers; skips frames that do not decode."""
-        needed = {int(self._timeline.packet[number]): number for number in wanted}
+        needed = {int(self.timeline.packet[number]): number for number in wanted}
         if self._opened is None or not self._gone.isdisjoint(needed):
             self.close()
-            self._opened = self._source.open()
+            self._opened = self.source.open()
             self._playing = self._opened.play()
             self._fed, self._last, self._gone = -1, {}, set()
 
         def arrived() -> dict[int, list[Pixels]]:
             new = (needed.keys() & self._last.keys()) - self._gone
-            return {needed[packet]: self._scale(self._last[packet]) for packet in new}
+            return {needed[packet]: self.scale(self._last[packet]) for packet in new}
 
         pictures = arrived()
         for number in wanted:
@@ -80,6 +80,7 @@ class Player:
             self._opened = None
 
 
+@dataclass
 class Reader:
     """Reads runs from one open container, and reopens it if seeking fails.
 
@@ -87,25 +88,18 @@ class Reader:
     frame is skipped, since decoders that skip do not report all damage.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        timeline: Timeline,
-        scaler: Scaler,
-        on_damage: Callable[[], None] = lambda: None,
-        *,
-        damaged: bool = False,
-    ) -> None:
-        self._source = source
-        self._timeline = timeline
-        self._scaler = scaler
-        self._player = Player(source, timeline, self._scaled)
-        self._on_damage = on_damage
-        self._damaged = damaged
+    source: Source
+    timeline: Timeline
+    scaler: Scaler
+    on_damage: Callable[[], None]
+    damaged: bool
+
+    def __post_init__(self) -> None:
+        self._player = Player(self.source, self.timeline, self._scaled)
         self._opened: Opened | None = None
         self._packets: Iterator[Packet] = iter(())
         self._next = 0  # number of the next packet
-        self._seeks = timeline.seekable
+        self._seeks = self.timeline.seekable
         self._came = 0  # frames that the decoder has returned
 
     def close(self) -> None:
@@ -120,11 +114,9 @@ class Reader:
 
     def _scaled(self, frame: av.VideoFrame) -> list[Pixels]:
         """The frame at each size; empty if it cannot be scaled."""
-        with damage_as_video_error(self._source.path):
-            try:
-                return self._scaler(frame)
-            except DAMAGE:
-                return []
+        with damage_as_video_error(self.source.path), suppress(*DAMAGE):
+            return self.scaler(frame)
+        return []
 
     def _read(self, run: Run) -> Iterator[tuple[int, list[Pixels]]]:
         """(number, pictures) of the run's frames, ascending.
@@ -134,7 +126,7 @@ class Reader:
         not decode is retried from earlier key packets.
         """
         start, frames = run
-        if self._damaged and self._source.strict:  # the tables of a damaged packet stay in use
+        if self.damaged and self.source.strict:  # the tables of a damaged packet stay in use
             yield from self._replay(frames)
             return
         waiting = [*frames]
@@ -149,7 +141,7 @@ class Reader:
             return self._came - came >= _REORDER_FRAMES or size * len(held) > _HELD_BYTES
 
         opened = self._move(start)
-        for number, frame in self._decode(opened, start, frames, skip=not self._damaged):
+        for number, frame in self._decode(opened, start, frames, skip=not self.damaged):
             if opened.damaged:
                 break
             held[number] = self._came, self._scaled(frame)
@@ -166,8 +158,8 @@ class Reader:
 
     def _retry(self, start: int, number: int) -> Iterator[tuple[int, list[Pixels]]]:
         """Retry a frame that did not decode: without skipping, from earlier key packets, sequentially."""
-        earlier = self._timeline.previous_key(start)
-        before = self._timeline.previous_key(earlier)
+        earlier = self.timeline.previous_key(start)
+        before = self.timeline.previous_key(earlier)
         for place in dict.fromkeys((start, earlier, before)):
             opened = self._move(place)
             for _, frame in self._decode(opened, place, [number], skip=False):
@@ -180,7 +172,7 @@ class Reader:
         """(number, pictures) of ascending frames from a sequential decode."""
         yield from self._player.pictures(frames)
         if self._player.damaged:
-            self._on_damage()
+            self.on_damage()
 
     def _decode(
         self, opened: Opened, start: int, frames: list[int], *, skip: bool
@@ -191,10 +183,10 @@ class Reader:
         the file's own timestamps are. With `skip`, the decoder skips unwanted frames that no other frame
         refers to.
         """
-        needed = self._timeline.packet[frames]
+        needed = self.timeline.packet[frames]
         last, wanted = int(needed.max()), set(needed.tolist())
         # A decoder never returns a discarded key frame. Without times, only refused packets have no frame.
-        started = bool(self._timeline.frame[start] < 0 and self._timeline.pts[start] != NO_TIME)
+        started = bool(self.timeline.frame[start] < 0 and self.timeline.pts[start] != NO_TIME)
         opened.damaged = False
         for frame in self._frames(opened, last, wanted if skip else None):
             self._came += 1
@@ -202,7 +194,7 @@ class Reader:
             if frame.pts in wanted:
                 opened.damaged |= not started  # the decoder did not return the key frame
                 wanted.discard(frame.pts)
-                yield int(self._timeline.frame[frame.pts]), frame
+                yield int(self.timeline.frame[frame.pts]), frame
 
     def _frames(self, opened: Opened, last: int, keep: set[int] | None) -> Iterator[av.VideoFrame]:
         """Every frame that the decoder returns. keep: packets whose frames to keep; None for all."""
@@ -225,7 +217,7 @@ class Reader:
         if not near and not (self._seeks and packet > 0 and self._seek(packet)):
             if self._opened:
                 self._opened.close()
-            self._opened = self._source.open()
+            self._opened = self.source.open()
             self._packets, self._next = self._opened.packets(), 0
         while self._next < packet:
             next(self._packets, None)
@@ -236,8 +228,8 @@ class Reader:
     def _seek(self, packet: int) -> bool:
         """Seek so that `packet` comes next. If that fails, return False and never seek in this file again."""
         if self._opened is None:
-            self._opened = self._source.open()
-        timeline, goal = self._timeline, packet
+            self._opened = self.source.open()
+        timeline, goal = self.timeline, packet
         for _ in range(3):
             if not self._opened.seek(min(int(timeline.dts[goal]), int(timeline.pts[goal]))):
                 break
@@ -256,18 +248,16 @@ class Reader:
         Some containers invent timestamps and positions after a seek, so this compares the size of every
         packet on the way with the timeline.
         """
-        timeline, number = self._timeline, None
-        positions = bool(timeline.pos.min() >= 0)
-        for candidate in self._packets:
-            if number is None:
-                known, mine = (timeline.pos, candidate.pos) if positions else (timeline.dts, candidate.dts)
-                matches = np.flatnonzero(known[: packet + 1] == mine)
-                if len(matches) != 1:
-                    return None
-                number = int(matches[0])
-            else:
-                number += 1
-            if number > packet or candidate.size != timeline.size[number]:
+        timeline = self.timeline
+        first = next(self._packets, None)
+        if first is None:
+            return None
+        known, mine = (timeline.pos, first.pos) if timeline.pos.min() >= 0 else (timeline.dts, first.dts)
+        matches = np.flatnonzero(known[: packet + 1] == mine)
+        if len(matches) != 1:
+            return None
+        for number, candidate in enumerate(chain([first], self._packets), int(matches[0])):
+            if candidate.size != timeline.size[number]:
                 return None
             if number == packet:
                 return candidate if candidate.is_keyframe == timeline.key[packet] else None

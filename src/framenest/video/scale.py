@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, cast
@@ -16,11 +17,7 @@ from framenest.frames import ImageSpec, Pixels
 # Bit-exact scaling, so that an index does not depend on the processor's vector units: SWS_FULL_CHR_H_INT,
 # SWS_FULL_CHR_H_INP, SWS_ACCURATE_RND and SWS_BITEXACT of swscale.h. PyAV has no names for them before 18.
 _EXACT = 0x2000 | 0x4000 | 0x40000 | 0x80000
-_SWSCALE_FLAGS = {
-    "area": Interpolation.AREA | _EXACT,
-    "bilinear": Interpolation.BILINEAR | _EXACT,
-    "bicubic": Interpolation.BICUBIC | _EXACT,
-}
+_SWSCALE_FLAGS = {name: Interpolation[name.upper()] | _EXACT for name in ("area", "bilinear", "bicubic")}
 _HAS_THREADS = "threads" in (VideoReformatter.reformat.__doc__ or "")  # since PyAV 17
 _BT601 = 5
 
@@ -84,15 +81,12 @@ def display_size(width: int, height: int, aspect: Fraction | None, turn: Orienta
 class Scaler:
     """Scales decoded frames to fixed sizes, each straight from YUV in one step.
 
-    If the stream changes its size midway, all frames still get the same sizes. `width` and `height` are
-    those of the upright full-size picture, which the size None stands for.
+    If the stream changes its size midway, all frames still get the same sizes. `full` is the (width, height)
+    of the upright full-size picture, which the size None stands for.
     """
 
-    def __init__(
-        self, width: int, height: int, turn: Orientation, sizes: tuple[ImageSpec | None, ...]
-    ) -> None:
-        self._turn = turn
-        self._full = (width, height)
+    def __init__(self, full: tuple[int, int], turn: Orientation, sizes: Sequence[ImageSpec | None]) -> None:
+        self._full, self._turn = full, turn
         self._targets = [(spec, VideoReformatter()) for spec in sizes]
 
     def __call__(self, frame: av.VideoFrame) -> list[Pixels]:

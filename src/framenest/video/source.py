@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -66,17 +66,10 @@ def is_remote(path: str) -> bool:
 
 
 def open_options(address: str | None) -> dict[str, str]:
-    """FFmpeg's options for opening a video: the formats and protocols that are allowed.
-
-    address: a path or an http(s) URL; None if FFmpeg reads through a Python file.
-
-    >>> open_options("/videos/kiln.mp4")["protocol_whitelist"]
-    'file'
-    """
-    protocols = "none"
-    if address is not None:
-        remote = address.lower().startswith(("http://", "https://"))
-        protocols = "http,https,tcp,tls,httpproxy" if remote else "file"
+    """The formats and protocols that FFmpeg may open. address: None if it reads through a Python file."""
+    protocols = "none" if address is None else "file"
+    if address is not None and address.lower().startswith(("http://", "https://")):
+        protocols = "http,https,tcp,tls,httpproxy"
     return {"format_whitelist": ",".join(CONTAINERS), "protocol_whitelist": protocols}
 
 
@@ -114,27 +107,16 @@ def damage_as_video_error(path: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Source:
-    """One stream of a video file, which can be reopened.
+    """One stream of a video file, which can be reopened."""
 
-    Attributes:
-        path: the user's name for the video.
-        fingerprint: identifies its content.
-        stream: number of the stream in the file; None for FFmpeg's choice.
-        local: the path or URL that FFmpeg opens; None if FFmpeg reads through `open_file`.
-        open_file: opens the file in Python; None for `local`.
-        in_use: keeps a downloaded file locked.
-        x264_build: the x264 build to pass to FFmpeg; empty if FFmpeg detects it.
-        strict: return no frame in which the decoder concealed damage.
-    """
-
-    path: str
-    fingerprint: str = ""
-    stream: int | None = None
-    local: str | None = None
-    open_file: Callable[[], BinaryIO] | None = None
-    in_use: InUse | None = None
-    x264_build: str = ""
-    strict: bool = False
+    path: str  # the user's name for the video
+    fingerprint: str = ""  # identifies its content
+    stream: int | None = None  # number of the stream in the file; None for FFmpeg's choice
+    local: str | None = None  # the path or URL that FFmpeg opens; None if it reads through `open_file`
+    open_file: Callable[[], BinaryIO] | None = None  # opens the file in Python; None for `local`
+    in_use: InUse | None = None  # keeps a downloaded file locked
+    x264_build: str = ""  # to pass to FFmpeg; empty if FFmpeg detects it
+    strict: bool = False  # return no frame in which the decoder concealed damage
 
     @classmethod
     def at(cls, path: str, fingerprint: str = "", stream: int | None = None) -> Source:
@@ -237,13 +219,10 @@ class Opened:
 
         A truncated or damaged container ends early, as it does for FFmpeg's own tools.
         """
-        with damage_as_video_error(self.path):
-            try:
-                for packet in self.container.demux(self.stream):
-                    if packet.size > 0:
-                        yield packet
-            except DAMAGE:
-                return
+        with damage_as_video_error(self.path), suppress(*DAMAGE):
+            for packet in self.container.demux(self.stream):
+                if packet.size > 0:
+                    yield packet
 
     def decode(self, packet: Packet | None) -> list[av.VideoFrame]:
         """Decode one packet; None drains the decoder. A damaged packet yields no frame."""
@@ -279,28 +258,10 @@ class Opened:
 
     def seek(self, ticks: int) -> bool:
         """Move to the last key packet at or before a time, in units of the stream's time base."""
-        with damage_as_video_error(self.path):
-            try:
-                self.container.seek(ticks, stream=self.stream, backward=True)
-            except DAMAGE:
-                return False
-        return True
+        with damage_as_video_error(self.path), suppress(*DAMAGE):
+            self.container.seek(ticks, stream=self.stream, backward=True)
+            return True
+        return False
 
     def close(self) -> None:
         self.container.close()
-
-
-X264_BUILD = re.compile(rb"x264 - core (\d+)")
-
-
-def build_message(source: Source, context: av.VideoCodecContext) -> bytes:
-    """The message in a 4:4:4 H.264 stream that names the x264 build; empty for other streams.
-
-    FFmpeg decodes files of old builds differently, but forgets the build at every seek.
-    """
-    if context.codec.canonical_name != "h264" or "444" not in (context.pix_fmt or ""):
-        return b""
-    with closing(source.open()) as opened:
-        first = next(opened.packets(), None)
-        message = None if first is None else X264_BUILD.search(bytes(first))
-    return message[0] if message else b""

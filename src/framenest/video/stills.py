@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
+from PIL.Image import Resampling
 
 from framenest.errors import VideoError
 from framenest.frames import MOST_PIXELS, ImageSpec, Pixels, VideoInfo, check_image_size
@@ -28,11 +29,7 @@ DEFAULT_FPS = 1.0
 """Frames per second of a folder of images, unless given."""
 _MAX_IMAGE_BYTES = 4 * MOST_PIXELS  # bytes of an image file, which Pillow may read whole
 
-_PILLOW_FILTERS = {
-    "area": Image.Resampling.BOX,
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-}
+_PILLOW_FILTERS = {"area": Resampling.BOX, "bilinear": Resampling.BILINEAR, "bicubic": Resampling.BICUBIC}
 
 
 class _Stills(PictureDecoder):
@@ -145,9 +142,8 @@ class ImageFolderDecoder(_Stills):
             for file in self._files:
                 size = file.stat().st_size
                 if size > _MAX_IMAGE_BYTES:
-                    raise VideoError(
-                        f"{file}: {size_text(size)}; an image may have {size_text(_MAX_IMAGE_BYTES)}"
-                    )
+                    most = size_text(_MAX_IMAGE_BYTES)
+                    raise VideoError(f"{file}: {size_text(size)}; an image may have {most}")
                 digest.update(file.name.encode(errors="surrogateescape") + b"\0")
                 with file.open("rb") as opened:
                     hashlib.file_digest(opened, lambda: digest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -19,15 +20,7 @@ from numpy.typing import NDArray
 from framenest.errors import VideoError
 from framenest.frames import Array, VideoInfo, check_image_size
 from framenest.video.scale import Orientation, display_size
-from framenest.video.source import (
-    Opened,
-    Packet,
-    Source,
-    build_message,
-    damage_as_video_error,
-    fraction,
-    moving_streams,
-)
+from framenest.video.source import Opened, Packet, Source, damage_as_video_error, fraction, moving_streams
 
 Ints = NDArray[np.int64]
 
@@ -146,15 +139,9 @@ def scan(source: Source, opened: Opened) -> Timeline:
 
 
 def _row(packet: Packet) -> tuple[int, int, int, int, bool, bool, int]:
-    return (
-        NO_TIME if packet.pts is None else packet.pts,
-        NO_TIME if packet.dts is None else packet.dts,
-        -1 if packet.pos is None else packet.pos,
-        packet.size,
-        packet.is_keyframe,
-        packet.is_discard,
-        packet.duration or 0,
-    )
+    pts, dts = (NO_TIME if time is None else time for time in (packet.pts, packet.dts))
+    pos = -1 if packet.pos is None else packet.pos
+    return pts, dts, pos, packet.size, packet.is_keyframe, packet.is_discard, packet.duration or 0
 
 
 def _from_packets(source: Source) -> tuple[_Table, int]:
@@ -232,20 +219,15 @@ def composition_offsets(file: BinaryIO, track: int, samples: int) -> tuple[Ints 
     Offsets are returned as stored: if some are negative, FFmpeg shifts the decode times instead. Raises
     ValueError if the header contradicts itself.
     """
-    part = _inside(file, range(file.seek(0, io.SEEK_END)), b"moov")
-    header = _read(file, part)
+    header = _inside(file, range(file.seek(0, io.SEEK_END)), b"moov")
     moov = io.BytesIO(header)
-    for kind, trak in _boxes(moov, range(len(header))):
-        if kind == b"trak" and _track_number(moov, trak) == track:
-            table = _read(moov, _inside(moov, trak, b"mdia", b"minf", b"stbl", b"ctts"))
+    for trak in (body for kind, body in _boxes(moov, range(len(header))) if kind == b"trak"):
+        described = _inside(moov, trak, b"tkhd")
+        at = 20 if described[:1] == b"\1" else 12
+        if int.from_bytes(described[at : at + 4], "big") == track:
+            table = _inside(moov, trak, b"mdia", b"minf", b"stbl", b"ctts")
             return (_offsets(table, samples) if table else None), len(header)
     return None, len(header)
-
-
-def _track_number(moov: BinaryIO, trak: range) -> int:
-    data = _read(moov, _inside(moov, trak, b"tkhd"))
-    at = 20 if data[:1] == b"\1" else 12
-    return int.from_bytes(data[at : at + 4], "big")
 
 
 def _offsets(table: bytes, samples: int) -> Ints:
@@ -263,11 +245,11 @@ def _read(file: BinaryIO, part: range) -> bytes:
     return file.read(len(part))
 
 
-def _inside(file: BinaryIO, part: range, *path: bytes) -> range:
+def _inside(file: BinaryIO, part: range, *path: bytes) -> bytes:
     """The body of the first box of a kind, inside the first of another kind, and so on; empty if missing."""
     for wanted in path:
         part = next((body for kind, body in _boxes(file, part) if kind == wanted), range(0))
-    return part
+    return _read(file, part)
 
 
 def _boxes(file: BinaryIO, part: range) -> Iterator[tuple[bytes, range]]:
@@ -290,18 +272,16 @@ def _boxes(file: BinaryIO, part: range) -> Iterator[tuple[bytes, range]]:
 
 
 DESCRIPTION_FORMAT = 4
+X264_BUILD = re.compile(rb"x264 - core (\d+)")
 _ARRAYS = ("pts", "dts", "pos", "size", "key", "packet", "ticks")
 
 
 def describe(source: Source) -> tuple[dict[str, Any], dict[str, Array]]:
     """Read what a decoder needs to know about a video, in the form of a cache entry.
 
-    Returns:
-        A header of JSON values: "video" (VideoInfo without path and fingerprint), "turn" (Orientation),
-        "x264" (see `build_message`), "strict" (see `Source`) and "timeline"; and the timeline's arrays.
-
-    Raises:
-        VideoError: the stream has no frames, or none that can be decoded.
+    Its header holds "video" (VideoInfo without path and fingerprint), "turn" (Orientation), "x264" (see
+    `_build_message`), "strict" (see `Source`) and "timeline", its arrays are those of the timeline. Raises
+    VideoError if the stream has no frames, or none that can be decoded.
     """
     with damage_as_video_error(source.path), closing(source.open()) as opened:
         first = opened.first_frame()
@@ -326,14 +306,14 @@ def describe(source: Source) -> tuple[dict[str, Any], dict[str, Array]]:
             codec=stream.codec_context.codec.canonical_name,
             start=start,
             constant_rate=bool(len(ticks) < 2 or np.ptp(np.diff(ticks)) <= 2),
-            notes=(*_loss(start, duration, opened), *_other_streams(source, opened)),
+            notes=tuple(filter(None, (_loss(start, duration, opened), _other_streams(source, opened)))),
             stream=source.stream,
             timeline_bytes=timeline.bytes_read,
         )
         header = {
             "video": info.to_json(),
             "turn": [turn.quarter_turns, turn.mirror],
-            "x264": build_message(source, opened.context).hex(),
+            "x264": _build_message(source, opened.context).hex(),
             "strict": opened.context.codec.intra_only and _some_are_whole(source),
             "timeline": {
                 "last": timeline.last,
@@ -350,7 +330,7 @@ def _some_are_whole(source: Source) -> bool:
         return any(opened.decode(packet) for packet in islice(opened.packets(), _CHECKED_PACKETS))
 
 
-def _loss(start: float, duration: float, opened: Opened) -> list[str]:
+def _loss(start: float, duration: float, opened: Opened) -> str:
     """A note on how much of the video is missing, according to its header."""
     stream, container = opened.stream, opened.container
     if stream.duration is not None and stream.time_base is not None:
@@ -358,22 +338,30 @@ def _loss(start: float, duration: float, opened: Opened) -> list[str]:
     elif container.duration is not None:  # of all streams together: sound may be longer than the video
         seconds, margin = container.duration / av.time_base - max(0.0, start), 1.0
     else:
-        return []
-    missing = seconds - duration > margin + 0.01 * seconds
-    return (
-        [f"the header promises {seconds:.1f} s of video, but the file has {duration:.1f} s"]
-        if missing
-        else []
-    )
+        return ""
+    promise = f"the header promises {seconds:.1f} s of video, but the file has {duration:.1f} s"
+    return promise if seconds - duration > margin + 0.01 * seconds else ""
 
 
-def _other_streams(source: Source, opened: Opened) -> list[str]:
+def _other_streams(source: Source, opened: Opened) -> str:
     """A note on the other streams, if the user chose none."""
     streams = moving_streams(opened.container)
     if source.stream is not None or len(streams) < 2:
-        return []
+        return ""
     sizes = [f" ({s.width}×{s.height})" if s.codec_context else "" for s in streams]  # None: no decoder
     every = ", ".join(f"{s.index}{size}" for s, size in zip(streams, sizes, strict=True))
-    return [
-        f"this is stream {opened.stream.index} of the video streams {every}; the setting stream picks another"
-    ]
+    chosen = opened.stream.index
+    return f"this is stream {chosen} of the video streams {every}; the setting stream picks another"
+
+
+def _build_message(source: Source, context: av.VideoCodecContext) -> bytes:
+    """The message in a 4:4:4 H.264 stream that names the x264 build; empty for other streams.
+
+    FFmpeg decodes files of old builds differently, but forgets the build at every seek.
+    """
+    if context.codec.canonical_name != "h264" or "444" not in (context.pix_fmt or ""):
+        return b""
+    with closing(source.open()) as opened:
+        first = next(opened.packets(), None)
+        message = None if first is None else X264_BUILD.search(bytes(first))
+    return message[0] if message else b""
