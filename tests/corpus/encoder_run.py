@@ -28,7 +28,7 @@ def batch(count, value):
 
 
 def main(store, seconds, calls):
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     actor = ray.remote(Encoder).options(max_restarts=-1).remote(BatchJob(scorer="fragile", cache=store))
     traits = ray.get(actor.traits.remote())
 

@@ -114,7 +114,6 @@ def _videos(folder: Path, common: opt.Common) -> Iterator[tuple[Path, str, str]]
 
 
 def _slideshow(path: Path) -> Path:
-    """Write a video of photographs."""
     folder = resources.files("framenest.cli") / "photos"
     photos = [np.asarray(Image.open(io.BytesIO((folder / f"{name}.jpg").read_bytes()))) for name in PHOTOS]
     return write_video(path, [photo for photo in photos for _ in range(PHOTO_SECONDS * PHOTO_FPS)], PHOTO_FPS)

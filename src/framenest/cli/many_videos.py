@@ -131,7 +131,7 @@ def run(
                     report.add(outcome)
                     _print_outcome(outcome, as_json)
                 failed = report.counts["failed"]
-                bars(what, report.total, total, note=f"{failed:,} failed" if failed else "")
+                bars(what, report.counts.total(), total, note=f"{failed:,} failed" if failed else "")
                 if report.stopped:
                     break
     except KeyboardInterrupt:

@@ -224,7 +224,6 @@ class Parsed(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-        """Let the shell complete files and folders."""
         kind = {"FILE": "file", "DIR": "dir"}.get(self.name)
         return [CompletionItem(incomplete, type=kind)] if kind else []
 
@@ -340,11 +339,9 @@ class Common:
         return local_directory(self.cache)
 
     def bars(self) -> Bars:
-        """Progress bars; none with --quiet."""
         return Bars(off=self.quiet, console=err)
 
     def open(self, video: str, opening: VideoConfig) -> Decoder:
-        """Open a video, with progress bars."""
         return open_video(video, **vars(opening), store=self.cache, progress=self.bars())
 
 
@@ -355,7 +352,6 @@ class RankedVideo:
     video: InputFile | None = option("The video, if it has moved.")
 
     def reopen(self, info: VideoInfo, common: Common) -> Decoder:
-        """Open the video; raise if it has changed."""
         return reopen(info, self.video, store=common.cache)
 
 
@@ -416,7 +412,6 @@ class ProbingOptions:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that the command line gives."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
@@ -458,7 +453,6 @@ class MethodOptions:
 
     @cached_property
     def config(self) -> MECConfig:
-        """The preset, with the settings given."""
         horizon = {} if self.horizon is None else {"horizon": self.horizon}
         settings = horizon | self.probes.settings | dict(self.others)
         return MECConfig.preset(self.preset).with_settings(settings)
@@ -500,7 +494,6 @@ class AnsweringModel:
     key_variable: str = option("Environment variable with the API key.", default=KEY_VARIABLE)
 
     def client(self) -> Client:
-        """Return a client of the server."""
         thinks = {"on": True, "off": False}.get(self.thinking)  # None leaves it to the server
         return Client(
             self.base_url,

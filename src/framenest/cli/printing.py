@@ -33,7 +33,6 @@ class SafeConsole(Console):
     brief = False  # print results and errors only
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Escape the text of every segment."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=harmless(segment.text))
 
@@ -73,7 +72,6 @@ def note(text: str) -> None:
 
 
 def fail(text: str) -> None:
-    """Print an error to stderr."""
     err.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
 
 
@@ -100,7 +98,6 @@ def print_table(rows: Table) -> None:
 
 
 def facts_grid() -> Table:
-    """Return an empty grid of names and facts."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", justify="right")
     grid.add_column(overflow="fold")
@@ -140,7 +137,6 @@ class AnswerPrinter:
             err.print(Text(piece, style="dim"), end="", soft_wrap=True)
 
     def end(self, _: Step) -> None:
-        """End the line of an answer."""
         if self._open is not None:
             out.print()
         self._open = None

@@ -41,7 +41,6 @@ class WorkItem:
 
     @property
     def video(self) -> str:
-        """A path or an address."""
         return self.request.video
 
 
@@ -90,11 +89,9 @@ class BatchJob:
     began: float = field(default_factory=time.time)  # when the run began, in seconds since the epoch
 
     def store(self) -> ManagedStore:
-        """The store of the results."""
         return open_store(self.cache)
 
     def load(self) -> Scorer | None:
-        """The scorer, ready to work."""
         if self.scorer is None:
             return None
         scorer = load_scorer(self.scorer, local_directory(self.store()), self.scoring)
@@ -102,7 +99,6 @@ class BatchJob:
         return scorer
 
     def open(self, scorer: Scorer | None = None) -> Work:
-        """Load the scorer, unless one is given."""
         return Work(self, self.store(), scorer or self.load())
 
 
@@ -254,7 +250,6 @@ class RunReport:
             raise StoreError(f"{self.failures}: cannot be written ({error.strerror})") from error
 
     def add(self, outcome: ItemOutcome) -> None:
-        """Count an outcome."""
         self.counts[outcome.status] += 1
         if outcome.status == "failed":
             self.errors[outcome.error] += 1
@@ -271,11 +266,6 @@ class RunReport:
         self._store_failures = self._store_failures + 1 if failed else 0
         if outcome.stops or self._store_failures >= STORE_FAILURES:
             self.stopped = outcome.text
-
-    @property
-    def total(self) -> int:
-        """Outcomes so far."""
-        return self.counts.total()
 
     @property
     def seconds(self) -> float:

@@ -83,7 +83,6 @@ class RemoteScorer:
         return self._waited + (0.0 if since is None else time.monotonic() - since)
 
     def encode(self, frames: FrameBatch) -> Encoded:
-        """As Scorer.encode."""
         try:
             encoded: Encoded = self._call("encode", frames)
         except WorkerLost as lost:
@@ -97,7 +96,6 @@ class RemoteScorer:
     def match(
         self, encoded: Encoded, question: str, *, reference: Encoded | None = None
     ) -> NDArray[np.float32]:
-        """As Scorer.match."""
         relevance: NDArray[np.float32] = self._call("match", encoded, question, reference=reference)
         return relevance
 
@@ -156,14 +154,9 @@ def run_on_ray(
         job = replace(job, scorer=f"{name}:{Path(file).absolute()}")
     ours = not ray.is_initialized()
     if ours:
-        where = {"num_cpus": jobs, "include_dashboard": False} if address is None else {"address": address}
-        try:
-            ray.init(log_to_driver=False, logging_level="error", **where)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            text = f"no Ray cluster at {address or 'this machine'} ({one_line(error)})"
-            raise FramenestError(text) from error
+        _connect(ray, address, jobs)
     try:
-        scorer = None if job.scorer is None else _start_encoders(ray, job, limits.seconds, encoders)
+        scorer = _start_encoders(ray, job, limits.seconds, encoders)
         task = ray.remote(num_cpus=1, max_retries=TASK_RETRIES)(_do)
         todo = deque(map(_absolute, groups))
         flying: dict[Any, Group] = {}
@@ -177,31 +170,32 @@ def run_on_ray(
                 return
             ready, _ = ray.wait(list(flying), timeout=5.0)  # the cluster may have grown meanwhile
             for reference in ready:
-                group, result = flying.pop(reference), _result(ray, reference)
+                group = flying.pop(reference)
+                try:
+                    result = ray.get(reference)
+                except ray.exceptions.RayTaskError as error:
+                    raise _ours(error) from error
+                except ray.exceptions.RayError as error:  # the worker or its node was lost, after all retries
+                    result = WorkerLost(f"lost {TASK_RETRIES + 1} times ({type(error).__name__})")
                 yield retry_or_fail(group, result, todo) if isinstance(result, WorkerLost) else result
     finally:
         if ours:
             ray.shutdown()
 
 
-def _result(ray: Any, reference: Any) -> list[ItemOutcome] | WorkerLost:
+def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
+    where = {"num_cpus": jobs, "include_dashboard": False} if address is None else {"address": address}
     try:
-        result: list[ItemOutcome] | WorkerLost = ray.get(reference)
-    except ray.exceptions.RayTaskError as error:
-        raise _ours(error) from error
-    except ray.exceptions.RayError as error:  # the worker or its node was lost, after all retries
-        return WorkerLost(f"lost {TASK_RETRIES + 1} times ({type(error).__name__})")
-    return result
+        ray.init(log_to_driver=False, logging_level="error", **where)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise FramenestError(f"no Ray cluster at {address or 'this machine'} ({one_line(error)})") from error
 
 
 def _absolute(group: Group) -> Group:
     """Make paths absolute, since workers have their own working directories."""
-    return tuple(
-        item
-        if is_remote(item.video)
-        else replace(item, request=replace(item.request, video=str(Path(item.video).absolute())))
-        for item in group
-    )
+    video = group[0].video
+    path = video if is_remote(video) else str(Path(video).absolute())
+    return tuple(replace(item, request=replace(item.request, video=path)) for item in group)
 
 
 def _start_encoders(
@@ -211,7 +205,7 @@ def _start_encoders(
     resources = ray.cluster_resources()
     processors, gpus = int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
     count = gpus if wanted is None else wanted
-    if not count:
+    if not count or job.scorer is None:
         return None
     if not gpus and count >= processors:
         raise ConfigError(f"{count} encoders leave none of the cluster's {processors} processors to decode")

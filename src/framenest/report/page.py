@@ -21,12 +21,9 @@ from framenest.report.document import Result
 from framenest.selectors.selection import Selection
 from framenest.video.decoder import Decoder
 
-SMALL_SIDE, LARGE_SIDE = 128, 360
-"""Short sides of the two sizes of images, in pixels."""
-LARGE_RANKS = 32
-"""First ranks of a ranking, or the budget of a selection, whose images are large as well."""
-MAX_IMAGE_CHARACTERS = 4_400_000
-"""Characters of all images of a page: it stays under 5 MB with its data and code."""
+SMALL_SIDE, LARGE_SIDE = 128, 360  # short sides of the two sizes of images, in pixels
+LARGE_RANKS = 32  # first ranks of a ranking, or budget of a selection, whose images are large as well
+MAX_IMAGE_CHARACTERS = 4_400_000  # of all images of a page: it stays under 5 MB with its data and code
 _LADDER = ((1.0, 80, 80), (1.0, 62, 66), (0.8, 55, 60), (0.65, 50, 55), (0.5, 40, 45), (0.35, 30, 35))
 """(scale, quality of small images, quality of large images); the first that fits is used."""
 
@@ -117,11 +114,9 @@ def view_style() -> str:
 
 
 def page(data: Mapping[str, Any], images: Mapping[str, Mapping[str, str]]) -> str:
-    """One self-contained page. Its content security policy forbids all requests and other scripts.
+    """One self-contained page of what `document` and `embed` return.
 
-    Args:
-        data: what `document` returns.
-        images: what `embed` returns.
+    Its content security policy forbids all requests and other scripts.
     """
     script = view_script() + _START
     questions = {ranking["question"] for ranking in data["rankings"]}

@@ -42,22 +42,17 @@ from framenest.video.decoder import Decoder
 from framenest.video.opening import Video, reopen
 from framenest.video.source import is_remote
 
-UNSURE, STRONG = 0.25, 0.75
-"""Scores below which nothing clearly matches, and from which a match is strong."""
+UNSURE, STRONG = 0.25, 0.75  # scores below which nothing clearly matches, and from which a match is strong
 NEAREST = 3  # moments at most if fewer clearly match
 MOMENT_SECONDS = 30.0
-SETTINGS = {"horizon": 32, "activation": 0.0625}
-"""Of stage two, beside the preset: it looks for the best moments of a video, not for its context."""
+SETTINGS = {"horizon": 32, "activation": 0.0625}  # of stage two: the best moments, not their context
 MIN_VIDEOS, EVENT_RANKS = 5, 8
 """Videos of stage two, and first ranks of each that may be events, even if fewer moments are wanted."""
 ROWS_PER_VIDEO = 64  # of stage one, for each video wanted
 MAY_ANSWER = 0.3  # cosine of a query and a passage from which on stage two looks at the passage
-SAME_EVENT, DIP_SECONDS = 0.1, 2.5
-"""Difference of scores, and seconds of lower scores, that do not end a moment."""
+SAME_EVENT, DIP_SECONDS = 0.1, 2.5  # difference of scores, and seconds of lower ones, that end no moment
 
-
-Words = tuple[tuple[str, ...], tuple[str, ...]]
-"""The words of a query that a scorer knows, and the others."""
+Words = tuple[tuple[str, ...], tuple[str, ...]]  # of a query: those that a scorer knows, and the others
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,6 @@ class MecSelector(BuiltInSelector):
         self._mec = MEC(settings, session=session)
 
     def rank(self, video: Video, question: str | None) -> Ranking:
-        """The ranking that serves every budget."""
         return self._mec.rank(video, question)
 
     def choose(self, decoder: Decoder, question: str | None, budgets: list[int]) -> Chosen:
@@ -96,9 +95,8 @@ class UniformSelector(BuiltInSelector):
     needs_scorer = False
 
     def choose(self, decoder: Decoder, question: str | None, budgets: list[int]) -> Chosen:
-        last = decoder.info.num_frames - 1
-        grids = {budget: probe_grid(0, last, min(budget, last + 1)) for budget in budgets}
-        prefixes = {budget: prefix_of(decoder, budget, frames) for budget, frames in grids.items()}
+        total = decoder.info.num_frames
+        prefixes = {k: prefix_of(decoder, k, probe_grid(0, total - 1, min(k, total))) for k in budgets}
         return prefixes, "none", {"candidates": 0, "runs": len(budgets)}
 
 
@@ -186,7 +184,6 @@ class RuleSelector(BuiltInSelector):
         self.name = rule.name + ":" * bool(changed) + "+".join(changed)
 
     def positions(self, scored: ScoredCandidates, budget: int) -> Ints:
-        """The rule's choice among the candidates."""
         return self.rule.positions(scored, budget, **self._values)
 
     def choose(self, decoder: Decoder, question: str | None, budgets: list[int]) -> Chosen:
