@@ -152,43 +152,26 @@ class Session:
 
     def open(self, video: Video, fps: float | None = None) -> Decoder:
         """Open a video; returns the same decoder for the same content at the same path."""
+        opened = partial(
+            open_video, video, fps=fps, decoder=self._decoder, store=self.store, progress=self.progress
+        )
         with self.timing("timeline"):
             file = Path(video) if isinstance(video, (str, os.PathLike)) else None
             if file is not None and file.is_file():
                 path = str(file.absolute())
-                key = ("video", self._local.fingerprint(path), path)
-                return self.keep(key, lambda: self._open(video, fps))
-            decoder = self._open(video, fps)
+                return self.keep(("video", self._local.fingerprint(path), path), opened)
+            decoder = opened()
         key = ("video", decoder.info.fingerprint, decoder.info.path)
         shared = self.keep(key, lambda: decoder)
         return decoder if decoder is video else shared  # a caller's decoder is returned as given
-
-    def _open(self, video: Video, fps: float | None) -> Decoder:
-        return open_video(
-            video,
-            fps=fps,
-            decoder=self._decoder,
-            store=self.store,
-            progress=self.progress,
-        )
 
     def features(self, decoder: Decoder, scorer: Scorer | None, thumbnail: int) -> VideoFeatures:
         """The features of a video for a scorer; thumbnail: short side in pixels."""
         who = (scorer.name, scorer.version) if scorer else None
         video = (decoder.info.fingerprint, decoder.info.path, decoder.name, decoder.version)
-        return self.keep(
-            ("features", *video, who, thumbnail),
-            lambda: VideoFeatures(
-                decoder,
-                scorer,
-                thumbnail,
-                self.store,
-                self.progress,
-                self.timing,
-                keep=self._keep_features,
-                limit=self.features_limit,
-            ),
-        )
+        shared = decoder, scorer, thumbnail, self.store, self.progress, self.timing
+        make = partial(VideoFeatures, *shared, keep=self._keep_features, limit=self.features_limit)
+        return self.keep(("features", *video, who, thumbnail), make)
 
     def transcript(self, decoder: Decoder) -> Transcript | None:
         """The transcript of a video as `ScorerConfig.subtitles` and `listen` say; None if there is none."""

@@ -198,23 +198,19 @@ def read_lines(path: str | Path) -> tuple[list[Line], list[str]]:
         size = file.stat().st_size
         if size > MAX_SUBTITLE_BYTES:
             raise ConfigError(f"{file}: {size_text(size)} is too large for a subtitle file")
-        text, notes = _decoded(file.read_bytes(), file.name)
+        data, notes = file.read_bytes(), list[str]()
     except OSError as error:
         raise StoreError(f"{file}: cannot be read ({error.strerror})") from error
+    encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    try:
+        text = data.decode(encoding, "replace" if encoding == "utf-16" else "strict")
+    except UnicodeDecodeError:
+        text, notes = data.decode("cp1252", "replace"), [f"{file.name}: not UTF-8; read as Windows-1252"]
     try:
         lines = [*(json_lines(parse_json(text)) if file.suffix.lower() == ".json" else _cues(text))]
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise ConfigError(f"{file}: not a subtitle file ({one_line(error, 120)})") from error
     return [line._replace(text=_CONTROL.sub("", line.text)) for line in lines], notes
-
-
-def _decoded(data: bytes, name: str) -> tuple[str, list[str]]:
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return data.decode("utf-16", errors="replace"), []
-    try:
-        return data.decode("utf-8-sig"), []
-    except UnicodeDecodeError:
-        return data.decode("cp1252", errors="replace"), [f"{name}: not UTF-8; read as Windows-1252"]
 
 
 def _cues(text: str) -> Iterator[Line]:
@@ -289,12 +285,11 @@ def _read_track(video: HasSubtitles) -> Transcript | None:
         kinds = ", ".join(sorted({track.codec for track in tracks}))
         note = f"its subtitles are images ({kinds}), not text; a transcript can be given as a file"
         return Transcript("", (), (note,))
-    best = min(texts, key=_preference)
+    best = min(texts, key=lambda one: (one.forced, not _is_english(one), not one.default, one.number))
     lines = [Line(start, end, _plain_text(text)) for start, end, text in video.subtitle_lines(best)]
     about = ", ".join(filter(None, [best.codec, best.language]))
     return Transcript.of(f"track {best.number} ({about})", lines, video.info.duration)
 
 
-def _preference(track: SubtitleTrack) -> tuple[bool, bool, bool, int]:
-    english = (track.language or "").lower().startswith("en")
-    return track.forced, not english, not track.default, track.number
+def _is_english(track: SubtitleTrack) -> bool:
+    return (track.language or "").lower().startswith("en")

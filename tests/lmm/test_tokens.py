@@ -4,7 +4,7 @@ import pytest
 
 from framenest.image_tokens import QWEN_VIDEO, image_cells
 from framenest.lmm.messages import estimate
-from framenest.lmm.prompt import cannot_tell, citations, cited_places, lettered, not_shown
+from framenest.lmm.prompt import DIRECTLY, cannot_tell, citations, cited_places, full_question, not_shown
 
 
 def test_qwen_images():
@@ -41,11 +41,16 @@ def test_each_style(style, pairing, frames):
 
 
 def test_options():
-    assert (
-        lettered(["A. x", "B. y"]) == lettered(["A) x", "B) y"]) == lettered(["x", "y"]) == ["A. x", "B. y"]
-    )
-    assert lettered(["B. x", "A. y"]) == ["A. B. x", "B. A. y"]  # not in order: not their letters
-    assert lettered(["A", "B"]) == ["A. A", "B. B"]
+    for given, lettered in (
+        (["A. x", "B. y"], "A. x\nB. y"),
+        (["(A) x", "(B) y"], "A. x\nB. y"),
+        (["A) x", "B) y"], "A. x\nB. y"),
+        (["x", "y"], "A. x\nB. y"),
+        (["B. x", "A. y"], "A. B. x\nB. A. y"),  # not in order: not their letters
+        (["A", "B"], "A. A\nB. B"),
+        (["A cup", "B"], "A. A cup\nB. B"),
+    ):
+        assert full_question("What?", given) == f"What?\n{lettered}\n{DIRECTLY}"
 
 
 def test_cannot_tell():

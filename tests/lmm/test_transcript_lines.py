@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from framenest.lmm.messages import STYLES, messages
-from framenest.lmm.prompt import transcript_lines
+from framenest.lmm.messages import STYLES, messages, said_beside
 from framenest.selectors import load_selector
 from framenest.session import Session
 from framenest.transcript import Line, Transcript
@@ -20,14 +19,15 @@ def prefix(clip):
 
 def test_every_line_once_beside_the_nearest_frame():
     lines = (Line(1.0, 2.0, "a"), Line(3.0, 4.0, "b"), Line(3.5, 9.0, "c"), Line(40.0, 41.0, "far"))
-    assert transcript_lines(Transcript("", lines), [0.0, 4.0, 10.0]) == ["a", "b c", ""]
+    assert said_beside([0.0, 4.0, 10.0], Transcript("", lines)) == ['Said: "a"', 'Said: "b c"', ""]
 
 
 def test_the_farthest_lines_go_first_where_there_is_no_room():
     lines = [Line(float(i), i + 0.5, "four words are here") for i in range(10)]
-    said = transcript_lines(Transcript("", tuple(lines)), [0.0, 9.0], tokens=12)  # six tokens a line
-    assert said == ["four words are here", "four words are here"]
-    assert transcript_lines(Transcript("", tuple(lines)), [0.0], tokens=1) == [""]
+    said = said_beside([0.0, 9.0], Transcript("", tuple(lines)), tokens=12)  # six tokens a line
+    assert said == ['Said: "four words are here"', 'Said: "four words are here"']
+    assert said_beside([0.0], Transcript("", tuple(lines)), tokens=1) == [""]
+    assert said_beside([0.0, 9.0], None) == ["", ""]
 
 
 @pytest.mark.parametrize("style", STYLES)

@@ -405,14 +405,10 @@ class Client:
         body = request.create
         while True:
             refused = set(self._refused)  # other threads may add to it
-            settings: dict[str, Any] = {
-                "max_completion_tokens" if "max_tokens" in refused else "max_tokens": self.max_tokens,
-                "temperature": self._temperature,
-                "stream": stream or None,
-                "stream_options": {"include_usage": True}
-                if stream and "stream_options" not in refused
-                else None,
-            }
+            settings: dict[str, Any] = {"temperature": self._temperature, "stream": stream or None}
+            settings["max_completion_tokens" if "max_tokens" in refused else "max_tokens"] = self.max_tokens
+            if stream and "stream_options" not in refused:
+                settings["stream_options"] = {"include_usage": True}
             try:
                 response = self._client.chat.completions.with_raw_response.create(
                     model=self.model,

@@ -22,6 +22,8 @@ from framenest.protocols import Store
 from framenest.transcript import Transcript
 from framenest.video.opening import Video, reopen
 
+AROUND = 10.0  # seconds from a frame within which a transcript line is sent
+
 
 @dataclass(frozen=True, eq=False)
 class Draft:
@@ -130,9 +132,12 @@ def _interleaved(draft: Draft, images: list[Message]) -> list[Message]:
 
 def _after_video(draft: Draft, video: Message) -> list[Message]:
     """One video, then all text: times, transcript lines, the question."""
-    times = prompt.times_sentence(draft.prefix.seconds.tolist(), draft.prefix.video.duration) + "\n"
+    shown, times = "frame shown was", ", ".join(f"{second:.1f}s" for second in draft.prefix.seconds)
+    if len(draft.prefix) > 1:
+        shown = f"{len(draft.prefix)} frames shown were"
+    told = f"The video lasts {draft.prefix.video.duration:.1f} seconds. The {shown} taken at {times}.\n"
     lines = [f"{when} {text}\n" for when, text in zip(draft.markers, draft.beside, strict=True) if text]
-    text = (times if draft.tell_times else "") + "".join(lines) + draft.text
+    text = (told if draft.tell_times else "") + "".join(lines) + draft.text
     return [{"role": "user", "content": [video, {"type": "text", "text": text}]}]
 
 
@@ -188,10 +193,32 @@ def check_style(style: str, pairing: Pairing) -> Style:
     return record
 
 
-def said_beside(seconds: Sequence[float], transcript: Transcript | None, tokens: int) -> list[str]:
-    """The text after each frame: transcript lines near it, or an empty string."""
-    lines = prompt.transcript_lines(transcript, seconds, tokens) if transcript else [""] * len(seconds)
-    return [f'Said: "{line}"' if line else "" for line in lines]
+def said_beside(seconds: Sequence[float], transcript: Transcript | None, tokens: int = TOKENS) -> list[str]:
+    """The text after each frame: every transcript line once, beside the nearest frame, or "".
+
+    Lines more than ten seconds from every frame are left out. tokens: an upper bound for all lines together,
+    by estimate; lines far from a frame are dropped first.
+
+    >>> from framenest.transcript import Line
+    >>> kiln = Transcript("kiln.srt", (Line(7.0, 9.0, "Now we fire it."), Line(60.0, 62.0, "It cools.")))
+    >>> said_beside([2.0, 8.0, 30.0], kiln)
+    ['', 'Said: "Now we fire it."', '']
+    """
+    near: list[tuple[float, int, str, int]] = []  # seconds away, line number, text, place of its frame
+    for number, (start, end, text, _) in enumerate(transcript.lines if transcript else ()):
+        away, _, place = min(
+            (max(start - second, second - end, 0.0), abs(second - (start + end) / 2), place)
+            for place, second in enumerate(seconds)
+        )
+        near += [(away, number, text, place)] if away <= AROUND else []
+    beside: list[list[tuple[int, str]]] = [[] for _ in seconds]
+    for _, number, text, place in sorted(near):
+        tokens -= math.ceil(len(text) / CHARACTERS) + 1
+        if tokens < 0:
+            break
+        beside[place].append((number, text))
+    said = [" ".join(text for _, text in sorted(lines)) for lines in beside]
+    return [f'Said: "{text}"' if text else "" for text in said]
 
 
 def messages(

@@ -8,7 +8,6 @@ taken, so this module decides which frames are paired. If frame number / rate is
 
 from __future__ import annotations
 
-import math
 import re
 import string
 from collections.abc import Sequence
@@ -20,9 +19,9 @@ from framenest.config import must_be
 from framenest.errors import BadSetting, ConfigError
 from framenest.method.prefix import Prefix
 from framenest.text import seconds_of
-from framenest.transcript import Transcript
 
 CHARACTERS = 4  # of English text per token
+TOKENS = 2000  # of all transcript lines of a request
 DIRECTLY = "Answer with the option's letter from the given choices directly."
 CITE = "After each statement give the times of the frames that show it in square brackets, as [12.3s]."
 CANNOT_TELL = "CANNOT TELL"
@@ -47,9 +46,9 @@ _CANNOT_TELL = re.compile(r"\W*cannot\W+tell[^\w\s,]*[ \t]*(?:[^\w\s,(]|\n|$)", 
 
 
 def full_question(question: str, options: Sequence[str] = ()) -> str:
-    """The question; if it has options, also the options and the paper's instruction.
+    """The question; if it has options, also the options with letters and the paper's instruction.
 
-    >>> print(full_question("What is it?", ["a cup", "a kiln"]))
+    >>> print(full_question("What is it?", ["(A) a cup", "(B) a kiln"]))
     What is it?
     A. a cup
     B. a kiln
@@ -60,22 +59,14 @@ def full_question(question: str, options: Sequence[str] = ()) -> str:
         raise ConfigError("the question is empty")
     if not options:
         return question
-    return "\n".join([question, *lettered(options), DIRECTLY])
-
-
-def lettered(options: Sequence[str]) -> list[str]:
-    """Put letters before the options, unless they already have them.
-
-    >>> lettered(["(A) a cup", "(B) a kiln"]), lettered(["A cup", "B"])
-    (['A. a cup', 'B. a kiln'], ['A. A cup', 'B. B'])
-    """
     if len(options) > len(string.ascii_uppercase):
         raise ConfigError(f"{len(options)} options, but only {len(string.ascii_uppercase)} letters")
     letters = string.ascii_uppercase[: len(options)]
     found = [_LETTERED.match(option) for option in options]
     if [match and match.group(1) for match in found] == list(letters):
         options = [_LETTERED.sub("", option) for option in options]
-    return [f"{letter}. {option}" for letter, option in zip(letters, options, strict=True)]
+    lettered = (f"{letter}. {option}" for letter, option in zip(letters, options, strict=True))
+    return "\n".join([question, *lettered, DIRECTLY])
 
 
 def cannot_tell(answer: str) -> bool:
@@ -142,40 +133,6 @@ def not_shown(answer: str, times: Sequence[float]) -> list[str]:
     """
     cited = citations(answer, times)
     return list(dict.fromkeys(answer[start:end] for start, end, places in cited if not places))
-
-
-AROUND = 10.0  # seconds from a frame within which a transcript line is sent
-TOKENS = 2000
-
-
-def transcript_lines(transcript: Transcript, seconds: Sequence[float], tokens: int = TOKENS) -> list[str]:
-    """The transcript lines near each frame, or "": every line once, beside the nearest frame.
-
-    Lines more than ten seconds from every frame are left out. tokens: an upper bound for all lines together,
-    by estimate; lines far from a frame are dropped first.
-
-    >>> from framenest.transcript import Line
-    >>> kiln = Transcript("kiln.srt", (Line(7.0, 9.0, "Now we fire it."), Line(60.0, 62.0, "It cools.")))
-    >>> transcript_lines(kiln, [2.0, 8.0, 30.0])
-    ['', 'Now we fire it.', '']
-    """
-    near: list[tuple[float, int, str, int]] = []  # seconds away, line number, text, place of its frame
-    for number, (start, end, text, _) in enumerate(transcript.lines):
-        away = [max(start - second, second - end, 0.0) for second in seconds]
-        middle = (start + end) / 2
-        frame = min(range(len(away)), key=lambda i: (away[i], abs(seconds[i] - middle)))
-        if away[frame] <= AROUND:
-            near.append((away[frame], number, text, frame))
-    kept, left = [], tokens
-    for line in sorted(near):
-        left -= math.ceil(len(line[2]) / CHARACTERS) + 1
-        if left < 0:
-            break
-        kept.append(line)
-    beside: list[list[str]] = [[] for _ in seconds]
-    for _, _, text, frame in sorted(kept, key=lambda line: line[1]):
-        beside[frame].append(text)
-    return [" ".join(texts) for texts in beside]
 
 
 Pairing = Literal["auto", "pairs", "duplicate", "images"]
@@ -270,14 +227,3 @@ def model_seconds(pairing: Pairing, seconds: Sequence[float]) -> list[float]:
         for first, second in fused(pairing, seconds)
         for _ in range(first, second + 1)
     ]
-
-
-def times_sentence(seconds: Sequence[float], duration: float) -> str:
-    """The times as one sentence, for models whose video input carries none.
-
-    >>> times_sentence([1.04, 81.0], 380)
-    'The video lasts 380.0 seconds. The 2 frames shown were taken at 1.0s, 81.0s.'
-    """
-    times = ", ".join(f"{value:.1f}s" for value in seconds)
-    what = "frame shown was" if len(seconds) == 1 else f"{len(seconds)} frames shown were"
-    return f"The video lasts {duration:.1f} seconds. The {what} taken at {times}."
