@@ -144,7 +144,7 @@ def _rule(ranking: Ranking) -> dict[str, Any]:
     shown = []
     for part in parts:
         weights = None if part.weights is None else _rounded(part.weights)
-        shown.append(asdict(part) | {"values": _rounded(part.values), "weights": weights})
+        shown.append(part._asdict() | {"values": _rounded(part.values), "weights": weights})
     return {"name": rule.name, "joins": rule.joins, "terms": list(map(asdict, named)), "parts": shown}
 
 

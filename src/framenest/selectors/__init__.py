@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from framenest.config import PRESETS, CheckedSettings, MECConfig
-from framenest.errors import ConfigError
+from framenest.errors import BudgetError, ConfigError
 from framenest.plugins import load_plugin, plugins
 from framenest.records import parse_json
 from framenest.selectors.selection import FileSelector, Selector
@@ -79,9 +79,18 @@ def _declared(spec: str, config: MECConfig | None = None) -> tuple[Any, Any]:
     return make, None if make.settings is None else _changed(make.settings, argument, {})
 
 
-def check_selector(spec: str) -> str:
-    """Refuse a selector that does not exist, before any work; returns its name."""
-    _declared(spec)
+def check_selector(spec: str, budget: int = 0) -> str:
+    """Refuse a selector that does not exist, or MEC with a horizon below `budget`, before any work.
+
+    Returns its name.
+    """
+    settings = _declared(spec)[1]
+    horizon = settings.ranking.horizon if isinstance(settings, MECConfig) else budget
+    if horizon < budget:
+        raise BudgetError(
+            f"{spec} ranks {horizon} frames, too few for a budget of {budget}; give it a longer "
+            f"horizon, as in mec:horizon={budget}"
+        )
     return spec
 
 

@@ -338,11 +338,7 @@ def in_order(shown: Shown, image_first: bool) -> Shown:
 
 
 def argument_meant(name: str, known: Sequence[str]) -> str:
-    """What a tool with these arguments says about another one.
-
-    >>> argument_meant("budget", ["video", "question", "k"])
-    "there is no argument 'budget'; use 'k'"
-    """
+    """What a tool with these arguments says about another one, such as "use 'k'" for `budget`."""
     meant = next((one for row in SYNONYMS if name in row for one in known if one in row), None)
     return f"there is no argument {name!r}; " + (f"use {meant!r}" if meant else f"use {', '.join(known)}")
 
