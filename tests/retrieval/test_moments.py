@@ -119,6 +119,14 @@ def test_a_moment_lasts_at_most_thirty_seconds(tmp_path):
     assert all(moment.start <= frame / 10 < moment.end for frame in moment.frames)
 
 
+@pytest.mark.parametrize("before", [0.6, 0.9, 1.4])  # seconds whose half sums are rounded up
+def test_a_moment_of_one_frame_holds_it(tmp_path, before):
+    colour_video(tmp_path / "short.mp4", ("grey", before), ("red", 0.1), ("grey", 2.0))
+    (moment, *_) = found("something red", [tmp_path / "short.mp4"])
+    assert moment.frame == round(10 * before)
+    assert moment.start <= moment.time < moment.end
+
+
 def test_a_second_search_decodes_nothing_and_needs_no_paths(library):
     first = found("something red", sorted(library.iterdir()))
     session = Session(ColourScorer(), progress=False)

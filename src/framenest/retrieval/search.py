@@ -421,7 +421,7 @@ def _seen(
     """The moments of a ranking: the stretches around its best frame and its first ranks."""
     pool, video, seconds = ranking.pool, ranking.video, ranking.pool.seconds
     middles = (seconds[1:] + seconds[:-1] + 1 / video.fps) / 2  # a frame stays on screen until the next
-    edges = [0.0, *middles.tolist(), video.duration]
+    edges = [0.0, *np.minimum(middles, seconds[1:]).tolist(), video.duration]  # rounding may exceed a frame
     peaks = [int(scores.argmax()), *ranking.order[: max(n, EVENT_RANKS)].tolist()]
     for first, last in stretches(scores, seconds, peaks):
         best = first + np.argsort(-scores[first : last + 1], kind="stable")
