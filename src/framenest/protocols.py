@@ -11,7 +11,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from framenest.config import ScorerConfig
-from framenest.frames import Array, FrameBatch, ImageSpec
+from framenest.frames import Array, Floats, FrameBatch, ImageSpec, Mask
 from framenest.progress import Timing
 
 Encoded = Mapping[str, Any]
@@ -45,9 +45,7 @@ class Scorer(Protocol):
         """Question-free features of n frames; `frames.pixels` are in the order of `inputs`."""
         ...
 
-    def match(
-        self, encoded: Encoded, question: str, *, reference: Encoded | None = None
-    ) -> NDArray[np.float32]:
+    def match(self, encoded: Encoded, question: str, *, reference: Encoded | None = None) -> Floats:
         """(n,) relevance in [0, 1]. `reference`: the probes' features, for scorers that normalise over
         the video."""
         ...
@@ -109,7 +107,7 @@ class Labeller(Protocol):
 class Grader(Protocol):
     """A scorer whose relevance depends on the video, and that has an absolute measure, too."""
 
-    def certainty(self, encoded: Encoded, question: str) -> NDArray[np.float32]:
+    def certainty(self, encoded: Encoded, question: str) -> Floats:
         """(n,) in [0, 1]: how surely frames match, comparable across videos; for `search`."""
         ...
 
@@ -172,7 +170,7 @@ class HasVocabulary(Protocol):
         """The content words of a query that it searches for, and those that it does not know."""
         ...
 
-    def clearly_shows(self, encoded: Encoded, query: str) -> NDArray[np.bool_]:
+    def clearly_shows(self, encoded: Encoded, query: str) -> Mask:
         """(n,) whether each frame clearly shows the things that a query names."""
         ...
 

@@ -19,7 +19,6 @@ import av
 import numpy as np
 import rich_click as click
 from click import get_current_context
-from numpy.typing import NDArray
 from rich.markup import escape
 
 import framenest
@@ -41,6 +40,7 @@ from framenest.cli.printing import (
     table,
 )
 from framenest.errors import FramenestError, MissingExtra, ScorerError, install_hint
+from framenest.frames import Array
 from framenest.method.mec import MEC
 from framenest.models import ModelFile, damaged
 from framenest.processes import gpu_memory, has_gpu
@@ -125,7 +125,7 @@ def _ranked_clip(scorer: str | None, common: opt.Common) -> str:
     return f"made a clip of 6 s and ranked {ranks} frames of it {by}, in {time.perf_counter() - began:.1f} s"
 
 
-def write_video(path: Path, pictures: Sequence[NDArray[Any]], rate: int) -> Path:
+def write_video(path: Path, pictures: Sequence[Array], rate: int) -> Path:
     """Write (h, w, 3) pictures as a video, so many per second."""
     content = io.BytesIO()
     with av.open(content, "w", format="mp4") as container:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from click import get_current_context
-from numpy.typing import NDArray
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
@@ -19,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from framenest.errors import CacheWarning, ScorerWarning
+from framenest.frames import Array
 from framenest.lmm.ask import Reply, Step
 from framenest.lmm.client import Kind
 from framenest.method.ordering import RULES
@@ -269,7 +269,7 @@ def _print_scores(ranking: Ranking, count: int) -> None:
         "from": ["zoom" if zoom else "probe" for zoom in ranking.is_zoom[:count]],
         "evid.": [f"{value:.3f}" for value in ranking.evidence[:count]],
     }
-    measures: dict[str, NDArray[Any]] = {**ranking.cues, **ranking.terms}
+    measures: dict[str, Array] = {**ranking.cues, **ranking.terms}
     for name, values in measures.items():
         others = [f"#{value:.0f}" if value else "–" for value in values[:count]]
         shown = others if name in numbered else [f"{value:.3f}" for value in values[:count]]

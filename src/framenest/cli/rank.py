@@ -51,15 +51,10 @@ def rank(
     video: opt.InputFile | None = argument(required=False),
     question: str | None = argument(required=False),
     output: str | None = option(
-        "Write the ranking as JSON (- is stdout). With --manifest: a folder.",
-        "-o",
-        metavar="FILE",
+        "Write the ranking as JSON (- is stdout). With --manifest: a folder.", "-o", metavar="FILE"
     ),
     budgets: opt.Budgets = option(
-        f"Frames to print; 8,16 prints the times of both. [default: {TOP}]",
-        "--budget",
-        "-k",
-        default=(),
+        f"Frames to print; 8,16 prints the times of both. [default: {TOP}]", "--budget", "-k", default=()
     ),
     tokens: opt.TokenOptions,
     folder: opt.OutputFolder | None = option(

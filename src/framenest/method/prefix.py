@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from framenest.config import must_be
 from framenest.errors import BudgetError, ConfigError, FramenestError, VideoError
-from framenest.frames import ImageSpec, Pixels, VideoInfo, check_length
+from framenest.frames import Doubles, ImageSpec, Ints, Mask, Pixels, VideoInfo, check_length
 from framenest.image_tokens import Size
 from framenest.images import STRIP_HEIGHT, ImageLimits, strip_html
 from framenest.progress import ShowProgress, shown
@@ -60,9 +59,9 @@ class Prefix:
 
     video: VideoInfo
     budget: int
-    frames: NDArray[np.int64]
-    seconds: NDArray[np.float64]
-    ranks: NDArray[np.int64] | None
+    frames: Ints
+    seconds: Doubles
+    ranks: Ints | None
     complete: bool = False
     why: str = ""
     question: str | None = None
@@ -174,7 +173,7 @@ class Prefix:
         if done < len(self):
             raise VideoError(f"{len(self) - done} of {len(self)} frames no longer decode")
 
-    def part(self, places: NDArray[np.int64] | NDArray[np.bool_]) -> Prefix:
+    def part(self, places: Ints | Mask) -> Prefix:
         """Some of the frames, by their places here: (n,) ascending numbers or (K,) booleans."""
         ranks = None if self.ranks is None else self.ranks[places]
         frames, seconds = self.frames[places], self.seconds[places]

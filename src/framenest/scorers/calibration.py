@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import Calibration
-from framenest.frames import Floats
+from framenest.frames import Doubles, Floats
 from framenest.protocols import Encoded, MatchStrength
 
 CENTRE_PERCENTILE = 96.5
@@ -23,7 +23,7 @@ OF_CLIP, OF_SIGLIP = (0.64, 0.6), (0.565, 0.554)
 SIGLIP_RELEVANCE = "sigmoid of the model's logit"
 SIGLIP_LEVELS = (0.1, 0.01)  # far below 0.5 even for good matches; not measured on questions
 
-Scores = NDArray[np.float64]
+Scores = Doubles
 
 
 def standardise(scores: Scores, reference: Scores) -> Scores:

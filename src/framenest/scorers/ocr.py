@@ -16,16 +16,10 @@ from PIL import Image
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import needs_extra
-from framenest.frames import Floats, FrameBatch, ImageSpec, Pixels
+from framenest.frames import Doubles, Floats, FrameBatch, ImageSpec, Ints, Pixels
 from framenest.protocols import Encoded, MatchStrength, Progress, Store
 from framenest.scorers.checkpoint import InBackground
-from framenest.scorers.question_text import (
-    SentenceEncoder,
-    has_kind_of_text,
-    items,
-    matching,
-    text_vectors,
-)
+from framenest.scorers.question_text import SentenceEncoder, has_kind_of_text, items, matching, text_vectors
 from framenest.scorers.speech import answering
 from framenest.scorers.video_features import VideoFeatures
 
@@ -156,10 +150,10 @@ class ScreenText:
         self, features: VideoFeatures, question: str, encoder: SentenceEncoder, store: Store
     ) -> None:
         self._features, self._question, self._encoder, self._store = features, question, encoder, store
-        self._probes: tuple[list[str], NDArray[np.float64]] | None = None
+        self._probes: tuple[list[str], Doubles] | None = None
 
     def join(
-        self, frames: NDArray[np.int64], relevance: Floats, reasons: Sequence[str]
+        self, frames: Ints, relevance: Floats, reasons: Sequence[str]
     ) -> tuple[Floats, list[str], Floats]:
         """Relevance (n,) in which what is written decides, as far as a line answers; reasons, the line read
         if it is one; and (n,) certainty, half of which is a strong line.

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from framenest.frames import Floats
+from framenest.frames import Doubles, Floats, Ints
 from framenest.protocols import Store
 from framenest.scorers.calibration import sigmoid
 from framenest.scorers.question_text import SentenceEncoder, items, matching, mentions, text_vectors
@@ -61,7 +60,7 @@ def passages(lines: Sequence[Line]) -> list[Passage]:
     return passages
 
 
-def answering(scores: NDArray[np.float64], reference: NDArray[np.float64], least: float = -np.inf) -> Floats:
+def answering(scores: Doubles, reference: Doubles, least: float = -np.inf) -> Floats:
     """(n,) in [0, 1]: scores mapped so that only the best few of the reference (m,) are high."""
     centre = min(float(np.percentile(reference, LOW_PERCENT)), float(reference.max()) - CLEAR)
     return sigmoid((scores - max(least, centre)) / SCORE_WIDTH)
@@ -92,7 +91,7 @@ class Speech:
         raw += WORDS_WEIGHT * matching(items(question), self._texts, self._texts, mentions)
         return answering(raw, raw, CENTRE_SCORE)
 
-    def cue(self, seconds: NDArray[np.float64], question: str, *, every_passage: bool = False) -> Floats:
+    def cue(self, seconds: Doubles, question: str, *, every_passage: bool = False) -> Floats:
         """(n,) ς of the best passage at each time, 0 if nothing is said.
 
         Args:
@@ -114,7 +113,7 @@ class Speech:
             )
         return cue
 
-    def on_screen(self, seconds: NDArray[np.float64], question: str) -> NDArray[np.int64]:
+    def on_screen(self, seconds: Doubles, question: str) -> Ints:
         """Positions of the frames during the best passage; none if its ς is below ANSWERS.
 
         Of equal passages, the earliest wins. Between two frames, the earlier one is still on screen.

@@ -12,10 +12,9 @@ from itertools import islice
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from framenest.errors import VideoError
-from framenest.frames import FrameBatch, ImageSpec, Pixels, VideoInfo
+from framenest.frames import Doubles, Floats, FrameBatch, ImageSpec, Ints, Pixels, VideoInfo
 
 Sizes = Sequence[ImageSpec | None]
 Picture = tuple[int, list[Pixels]]
@@ -42,17 +41,17 @@ class Decoder(Protocol):
     def info(self) -> VideoInfo: ...
 
     @property
-    def seconds(self) -> NDArray[np.float64]:
+    def seconds(self) -> Doubles:
         """(N,) presentation time of every frame, counted from the first; ascending."""
         ...
 
     @property
-    def key_frames(self) -> NDArray[np.int64]:
+    def key_frames(self) -> Ints:
         """Frame numbers that decode without any other frame, ascending."""
         ...
 
     def read(
-        self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sequence[ImageSpec | None] = (None,)
+        self, frames: Sequence[int] | Ints, *, sizes: Sequence[ImageSpec | None] = (None,)
     ) -> Iterator[FrameBatch]:
         """Decode frames by number, in the order given, in batches of bounded memory.
 
@@ -67,7 +66,7 @@ class Decoder(Protocol):
 class HasStreams(Decoder, Protocol):
     """A decoder that knows what else its file holds."""
 
-    def sound(self, first: int = 0) -> Iterator[NDArray[np.float32]]:
+    def sound(self, first: int = 0) -> Iterator[Floats]:
         """Pieces of mono samples in [-1, 1], from `first` on; 0 is at the first frame. Damage is silent."""
         ...
 
@@ -122,12 +121,10 @@ class PictureDecoder(ABC):
     """A Decoder that needs only `pictures`: reads frames in any order, in batches of bounded memory."""
 
     info: VideoInfo
-    seconds: NDArray[np.float64]
-    key_frames: NDArray[np.int64]
+    seconds: Doubles
+    key_frames: Ints
 
-    def read(
-        self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sizes = (None,)
-    ) -> Iterator[FrameBatch]:
+    def read(self, frames: Sequence[int] | Ints, *, sizes: Sizes = (None,)) -> Iterator[FrameBatch]:
         """Decode frames by number, in the order given; see `framenest.Decoder`."""
         wanted, last = np.asarray(frames, dtype=np.int64).reshape(-1), self.info.num_frames - 1
         wrong = wanted[(wanted < 0) | (wanted > last)]
@@ -136,10 +133,10 @@ class PictureDecoder(ABC):
         return self._batches(wanted, sizes)
 
     @abstractmethod
-    def pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
+    def pictures(self, ascending: Ints, sizes: Sizes) -> Iterator[Picture]:
         """Decode ascending frame numbers; leaves out frames that cannot be decoded."""
 
-    def _batches(self, wanted: NDArray[np.int64], sizes: Sizes) -> Iterator[FrameBatch]:
+    def _batches(self, wanted: Ints, sizes: Sizes) -> Iterator[FrameBatch]:
         most = max(1, min(MAX_BATCH_FRAMES, MAX_BATCH_BYTES // self._picture_bytes(sizes)))
         pictures = self._in_order(wanted, sizes, most)
         while rows := list(islice(pictures, -(-most // BATCHES))):
@@ -147,7 +144,7 @@ class PictureDecoder(ABC):
             columns = zip(*(pixels for _, pixels in rows), strict=True)
             yield FrameBatch(frames, self.seconds[frames], tuple(np.stack(column) for column in columns))
 
-    def _in_order(self, wanted: NDArray[np.int64], sizes: Sizes, most: int) -> Iterator[Picture]:
+    def _in_order(self, wanted: Ints, sizes: Sizes, most: int) -> Iterator[Picture]:
         """The pictures in the order given, repeats included."""
         if len(wanted) and (np.diff(wanted) > 0).all():
             yield from self.pictures(wanted, sizes)

@@ -10,10 +10,10 @@ from itertools import chain, groupby
 import av
 import numpy as np
 
-from framenest.frames import Pixels
+from framenest.frames import Ints, Pixels
 from framenest.video.scale import Scaler
 from framenest.video.source import DAMAGE, Opened, Packet, Source, damage_as_video_error
-from framenest.video.timeline import NO_TIME, Ints, Timeline
+from framenest.video.timeline import NO_TIME, Timeline
 
 _LATE_PACKETS = 64  # packets within which a decoder must return a frame
 _REORDER_FRAMES = 16  # frames that a decoder may buffer to reorder them

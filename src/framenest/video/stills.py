@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from PIL.Image import Resampling
 
 from framenest.errors import VideoError
-from framenest.frames import MOST_PIXELS, ImageSpec, Pixels, VideoInfo, check_image_size
+from framenest.frames import MOST_PIXELS, ImageSpec, Ints, Pixels, VideoInfo, check_image_size
 from framenest.images import READABLE_FORMATS
 from framenest.text import size_text
 from framenest.video.decoder import Picture, PictureDecoder, Sizes
@@ -45,7 +44,7 @@ class _Stills(PictureDecoder):
         self.seconds = np.arange(count) / fps
         self.key_frames = np.arange(count)
 
-    def pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
+    def pictures(self, ascending: Ints, sizes: Sizes) -> Iterator[Picture]:
         for number in ascending.tolist():
             image = self._image(number)
             if image is not None:

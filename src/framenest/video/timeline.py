@@ -18,11 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.errors import VideoError
-from framenest.frames import Array, VideoInfo, check_image_size
+from framenest.frames import Array, Doubles, Ints, Mask, VideoInfo, check_image_size
 from framenest.video.scale import Orientation, display_size
 from framenest.video.source import Opened, Packet, Source, damage_as_video_error, fraction, moving_streams
-
-Ints = NDArray[np.int64]
 
 NO_TIME = np.iinfo(np.int64).min
 
@@ -39,7 +37,7 @@ class Timeline:
     dts: Ints  # (p,)
     pos: Ints  # (p,) byte position in the file, -1 if unknown
     size: Ints  # (p,) bytes
-    key: NDArray[np.bool_]  # (p,)
+    key: Mask  # (p,)
     packet: Ints  # (N,) packet of each frame
     ticks: Ints  # (N,) presentation time of each frame in units of time_base, ascending
     last: int  # duration of the last frame in ticks
@@ -57,7 +55,7 @@ class Timeline:
         return frames
 
     @cached_property
-    def seconds(self) -> NDArray[np.float64]:
+    def seconds(self) -> Doubles:
         """(N,) from the first frame, ascending."""
         return (self.ticks - self.ticks[0]) * float(self.time_base) if len(self) else np.zeros(0)
 
