@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from platformdirs import user_cache_path
 
@@ -271,14 +271,6 @@ def local_directory(store: Store | None) -> DirectoryStore:
     return store if isinstance(store, DirectoryStore) else DirectoryStore()
 
 
-class VerificationReport(NamedTuple):
-    """The result of `verify`: number and bytes of all entries, and the error of each damaged one."""
-
-    entries: int
-    size: int
-    damaged: dict[str, str]
-
-
 @dataclass
 class EvictionReport:
     """The result of `collect`: evicted entries by reason, bytes freed and remaining, and entries in use."""
@@ -289,14 +281,13 @@ class EvictionReport:
     in_use: int = 0
 
 
-def verify(store: ManagedStore, *, progress: Progress = lambda *_: None) -> VerificationReport:
-    """Read every entry and verify its checksum."""
-    entries, damaged = list(store.entries()), {}
-    for done, entry in enumerate(entries, start=1):
-        if (wrong := store.check(entry.key)) is not None:
-            damaged[entry.key] = wrong
-        progress("entries", done, len(entries))
-    return VerificationReport(len(entries), sum(entry.size for entry in entries), damaged)
+def verify(store: ManagedStore, *, progress: Progress = lambda *_: None) -> dict[StoreEntry, str | None]:
+    """Read every entry; says what is wrong with each, None if its checksum matches."""
+    entries, checked = list(store.entries()), dict[StoreEntry, str | None]()
+    for entry in entries:
+        checked[entry] = store.check(entry.key)
+        progress("entries", len(checked), len(entries))
+    return checked
 
 
 def collect(

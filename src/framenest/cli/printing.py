@@ -24,6 +24,7 @@ from framenest.lmm.client import Kind
 from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
+from framenest.selectors.selection import Selection
 from framenest.text import clock, harmless, harmless_json
 
 
@@ -52,17 +53,14 @@ def say(text: str) -> None:
     out.print(text, soft_wrap=True, markup=False)
 
 
-def say_labelled(*labels_and_texts: str) -> None:
-    """Print a line of dim labels, each followed by its text."""
-    pairs = zip(labels_and_texts[::2], labels_and_texts[1::2], strict=True)
-    out.print("  ".join(f"[dim]{escape(label)}[/] {escape(text)}" for label, text in pairs), soft_wrap=True)
-
-
 def confirm(*labels_and_texts: str) -> None:
-    """Print what was done as `say_labelled` does; nothing with --quiet, or where stdout is for data."""
+    """Print dim labels, each followed by its text; nothing with --quiet, or where stdout is for data."""
     parameters = get_current_context().params
     if not (out.brief or parameters.get("as_json") or parameters.get("output") == "-"):
-        say_labelled(*labels_and_texts)
+        pairs = zip(labels_and_texts[::2], labels_and_texts[1::2], strict=True)
+        out.print(
+            "  ".join(f"[dim]{escape(label)}[/] {escape(text)}" for label, text in pairs), soft_wrap=True
+        )
 
 
 def note(text: str) -> None:
@@ -295,3 +293,39 @@ def print_prefix(prefix: Prefix) -> None:
         short = ", all candidates of this short video" if prefix.complete else ""
         out.print(f"[dim]{len(prefix)} frames in time order{short}:[/]", soft_wrap=True)
     say(" ".join(clock(float(second)) for second in prefix.seconds))
+
+
+def print_selections(specs: Sequence[str], names: Sequence[str], selections: Sequence[Selection]) -> None:
+    labels = [spec if names.count(name) > 1 else name for spec, name in zip(specs, names, strict=True)]
+    if len(selections) > 1:
+        _print_comparison(labels, selections)
+    else:
+        confirm("selector", selections[0].selector, "scorer", selections[0].scorer)
+    for label, selection in zip(labels, selections, strict=True):
+        for text in selection.notes:
+            note(f"{label}: {text}")
+        if "diversity" in selection.stats:
+            note(f"{label} compares frames by {selection.stats['diversity']}")
+        for prefix in selection.prefixes.values():
+            if len(selections) == 1:
+                print_prefix(prefix)
+            if len(prefix) < prefix.budget:
+                because = f": {prefix.why}" if prefix.why else ""
+                note(f"{label} returns {len(prefix)} frames for a budget of {prefix.budget}{because}")
+
+
+def _print_comparison(labels: Sequence[str], selections: Sequence[Selection]) -> None:
+    headings = ("selector", "K", "frames", "looked at", "largest gap", "also in first")
+    rows = table(*headings, texts=["selector"])
+    for label, selection in zip(labels, selections, strict=True):
+        for budget, prefix in selection.prefixes.items():
+            first = selections[0].prefixes[budget].frames.tolist()
+            rows.add_row(
+                label,
+                str(budget),
+                str(len(prefix)),
+                f"{selection.stats.get('candidates', 0):,}",
+                f"{100 * prefix.largest_gap:.0f} %",
+                str(len(set(first) & set(prefix.frames.tolist()))),
+            )
+    print_table(rows)

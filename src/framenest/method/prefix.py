@@ -236,17 +236,11 @@ class Prefix:
         """Read what `to_json` wrote; BadField names a wrong field, below the field `where` of the file."""
         fields = convert(data, PrefixFields, where)
         video.check_frames(fields.frames, fields.seconds, where)
-        if fields.ranks is not None:
-            check_length(fields.ranks, len(fields.frames), f"{where}.ranks".lstrip("."))
-        return cls(
-            video,
-            fields.budget,
-            np.array(fields.frames, dtype=np.int64),
-            np.array(fields.seconds, dtype=np.float64),
-            None if fields.ranks is None else np.array(fields.ranks, dtype=np.int64),
-            fields.complete,
-            fields.why,
-        )
+        if (ranks := fields.ranks) is not None:
+            check_length(ranks, len(fields.frames), f"{where}.ranks".lstrip("."))
+        frames, seconds = np.array(fields.frames, np.int64), np.array(fields.seconds, np.float64)
+        places = None if ranks is None else np.array(ranks, np.int64)
+        return cls(video, fields.budget, frames, seconds, places, fields.complete, fields.why)
 
 
 class PrefixFields(msgspec.Struct):

@@ -20,8 +20,8 @@ CENTRE_PERCENTILE = 96.5
 SLOPE_DEVIATIONS = 0.5
 OF_CLIP, OF_SIGLIP = (0.64, 0.6), (0.565, 0.554)
 """Levels of (1 + cosine) / 2: cosines of 0.28 and 0.2, and of 0.13 and 0.108. Not measured on questions."""
-SIGLIP_RELEVANCE = "sigmoid of the model's logit"
-SIGLIP_LEVELS = (0.1, 0.01)  # far below 0.5 even for good matches; not measured on questions
+SIGLIP = "sigmoid of the model's logit", (0.1, 0.01)
+"""What `plain` is, and its `match_levels`: far below 0.5 even for good matches; not measured on questions."""
 
 Scores = Doubles
 
@@ -145,7 +145,9 @@ class DualScorer(Calibrated):
         return np.asarray(self.scale * (self.frame_vectors(encoded).astype(np.float64) @ text) + self.bias)
 
     def plain(self, scores: Scores) -> Floats:
-        """(1 + cosine) / 2, clipped to [0, 1] in case of rounding errors."""
+        """SigLIP's own relevance if its scale and bias are known, else (1 + cosine) / 2 within [0, 1]."""
+        if self.match_levels:
+            return super().plain(scores)
         cosines = (scores - self.bias) / self.scale
         return ((1 + cosines) / 2).clip(0, 1).astype(np.float32)
 

@@ -92,13 +92,10 @@ class Speech:
         return answering(raw, raw, CENTRE_SCORE)
 
     def cue(self, seconds: Doubles, question: str, *, every_passage: bool = False) -> Floats:
-        """(n,) ς of the best passage at each time, 0 if nothing is said.
+        """(n,) ς of the best passage at each time of a frame, which ascend; 0 if nothing is said.
 
-        Args:
-            seconds: (n,) times of frames, ascending.
-            question: what was asked.
-            every_passage: if no frame lies in a passage, the nearest frame gets half of its ς, so that
-                nothing said between two probes is missed.
+        every_passage: if no frame lies in a passage, the nearest frame gets half of its ς, so that nothing
+        said between two probes is missed.
         """
         cue = np.zeros(len(seconds), dtype=np.float32)
         for passage, score in zip(self.passages, self.scores(question).tolist(), strict=True):

@@ -20,15 +20,7 @@ from framenest.frames import Floats, FrameBatch, ImageSpec, Pixels
 from framenest.models import Checkpoint, locate
 from framenest.processes import has_gpu, own_gpu
 from framenest.protocols import Encoded, Progress
-from framenest.scorers.calibration import (
-    OF_CLIP,
-    SIGLIP_LEVELS,
-    SIGLIP_RELEVANCE,
-    Calibrated,
-    DualScorer,
-    Scores,
-    sigmoid,
-)
+from framenest.scorers.calibration import OF_CLIP, SIGLIP, Calibrated, DualScorer, Scores
 from framenest.scorers.checkpoint import OF_PARENT, InBackground, Preprocessing, find_file
 
 if TYPE_CHECKING:
@@ -233,15 +225,11 @@ class TorchDualScorer(CheckpointScorer, DualScorer):
 
 
 class SiglipScorer(TorchDualScorer):
-    """SigLIP and SigLIP 2 of fixed size. The model's own relevance is the sigmoid of its logit."""
+    """SigLIP and SigLIP 2 of fixed size."""
 
     name = extra = "siglip2"
-    own_relevance, match_levels = SIGLIP_RELEVANCE, SIGLIP_LEVELS
+    own_relevance, match_levels = SIGLIP
     lower_case = True  # as the model was trained
-
-    def plain(self, scores: Scores) -> Floats:
-        """The sigmoid of the logit."""
-        return sigmoid(scores)
 
 
 class ClipScorer(TorchDualScorer):

@@ -160,7 +160,6 @@ class Selector(Protocol):
 
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
         """Choose frames of a video for a question; a Selection with a Prefix for each budget."""
-        ...
 
 
 def load_result(path: str | Path) -> Ranking | Selection:

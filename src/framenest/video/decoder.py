@@ -43,12 +43,10 @@ class Decoder(Protocol):
     @property
     def seconds(self) -> Doubles:
         """(N,) presentation time of every frame, counted from the first; ascending."""
-        ...
 
     @property
     def key_frames(self) -> Ints:
         """Frame numbers that decode without any other frame, ascending."""
-        ...
 
     def read(
         self, frames: Sequence[int] | Ints, *, sizes: Sequence[ImageSpec | None] = (None,)
@@ -59,7 +57,6 @@ class Decoder(Protocol):
         pixels. A frame that does not decode is left out: `FrameBatch.frames` lists those that decoded.
         The batches are read in a background thread while earlier ones are encoded.
         """
-        ...
 
 
 @runtime_checkable
@@ -68,11 +65,9 @@ class HasStreams(Decoder, Protocol):
 
     def sound(self, first: int = 0) -> Iterator[Floats]:
         """Pieces of mono samples in [-1, 1], from `first` on; 0 is at the first frame. Damage is silent."""
-        ...
 
     def streams(self) -> list[str]:
         """The streams of the file in words, in their order: "video h264", "audio aac (eng)"."""
-        ...
 
 
 class SubtitleTrack(NamedTuple):
@@ -100,7 +95,6 @@ class HasSubtitles(Decoder, Protocol):
 
         The end is NaN if it is unknown. The text may have the markup of SubRip, WebVTT or SubStation.
         """
-        ...
 
 
 @runtime_checkable
@@ -110,11 +104,9 @@ class HasFile(Decoder, Protocol):
     @property
     def local_file(self) -> str | None:
         """The file on this machine, which may be a download of `info.path`; None if there is none."""
-        ...
 
     def clock_start(self) -> float:
         """When a player's clock shows 0, in seconds from the first frame."""
-        ...
 
 
 class PictureDecoder(ABC):
