@@ -22,8 +22,7 @@ from framenest.video.decoder import Decoder
 from framenest.video.opening import Video, reopen
 
 FRAME_FORMATS = ("jpg", "png")
-TICK = Fraction(1, 90_000)
-"""Seconds: the unit of times in a clip."""
+TICK = Fraction(1, 90_000)  # seconds: the unit of times in a clip
 
 
 def file_name(prefix: Prefix, place: int, suffix: str) -> str:

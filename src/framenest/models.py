@@ -27,8 +27,7 @@ from framenest.protocols import Progress
 from framenest.text import one_line, size_text
 
 DAMAGED_MODEL = "this model file is damaged: its hash is not the expected one"
-BLOBS = "blobs"
-"""The folder in the hub's cache whose files are named by their hash."""
+BLOBS = "blobs"  # the folder in the hub's cache whose files are named by their hash
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,7 @@ class HubRepo:
     licence: str
     weights: tuple[tuple[str, ...], ...] = tuple((pattern,) for pattern in WEIGHTS)
     """Patterns of the weights to download. A model needs all files of one tuple."""
-    revision: str | None = None
-    """A commit, branch or tag; None for the newest."""
+    revision: str | None = None  # a commit, branch or tag; None for the newest
 
     def here(self, store: DirectoryStore) -> bool:
         """Whether a revision with weights is in the hub's cache."""
@@ -220,15 +218,12 @@ class ModelEntry:
 
     name: str
     what: str
-    speed: str
-    """The hardware it suits."""
+    speed: str  # the hardware it suits
     extra: str
-    packages: tuple[str, ...]
-    """Modules that the scorer needs; the extra installs them."""
+    packages: tuple[str, ...]  # modules that the scorer needs; the extra installs them
     sources: tuple[PackageFile | HubRepo, ...]
     """Its weights: files in packages, or one repository. Empty if a package includes them."""
-    optional: tuple[str, ...] = ()
-    """Optional modules: it works without them, with other scores."""
+    optional: tuple[str, ...] = ()  # optional modules: it works without them, with other scores
 
     @property
     def repo(self) -> HubRepo | None:

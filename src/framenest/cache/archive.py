@@ -21,8 +21,7 @@ from framenest.cache.hashes import PIECE_BYTES, buffer_hash
 from framenest.errors import StoreError
 from framenest.frames import Array
 
-ENTRY_FORMAT = "3"
-"""Entries of another format count as missing."""
+ENTRY_FORMAT = "3"  # entries of another format count as missing
 # Array types by their safetensors names.
 _TYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4",

@@ -28,18 +28,14 @@ from framenest.protocols import Progress, Store
 from framenest.text import size_text
 
 ENTRY_SUFFIX = ".safetensors"
-DOWNLOADS = "remote/"
-"""Videos downloaded whole, from servers without range requests."""
-PART_SUFFIX = ".part"
-"""Suffix of incomplete downloads of yt-dlp."""
+DOWNLOADS = "remote/"  # videos downloaded whole, from servers without range requests
+PART_SUFFIX = ".part"  # suffix of incomplete downloads of yt-dlp
 ABANDONED_SECONDS = 3600.0
 """Seconds after which an unlocked temporary file counts as left behind by a killed process."""
 TOUCH_SECONDS = 60.0
 """A read updates an entry's modification time, the time of its last use, once per this many seconds."""
-MIN_MAPPED_BYTES = 2**20
-"""Entries of at least this many bytes are memory-mapped instead of read."""
-ENTRY_HEADER_BYTES = 2**16
-"""Bytes at the start of an entry that hold its header."""
+MIN_MAPPED_BYTES = 2**20  # entries of at least this many bytes are memory-mapped instead of read
+ENTRY_HEADER_BYTES = 2**16  # bytes at the start of an entry that hold its header
 Value = TypeVar("Value")
 
 
@@ -90,8 +86,7 @@ class ManagedStore(ABC):
     Subclasses read, write, list and remove files, by paths relative to `location`.
     """
 
-    location: str
-    """Directory or URL."""
+    location: str  # directory or URL
 
     def get(
         self, key: str, *, checked: bool = True, use: bool = True
@@ -342,10 +337,8 @@ def evict(
 
 FEATURES_BYTES = 20 * 2**30
 """Default limit for all features in a directory, in bytes; FREE_SHARE may lower it."""
-FREE_SHARE = 0.5
-"""Share of the space that would be free without features."""
-FEATURES_STEPS = 64
-"""A process lists the directory again after writing this share of the limit."""
+FREE_SHARE = 0.5  # share of the space that would be free without features
+FEATURES_STEPS = 64  # a process lists the directory again after writing this share of the limit
 
 
 class EvictedFeatures(CacheWarning):

@@ -84,8 +84,7 @@ def argument(**settings: Any) -> Any:
 class Command(click.RichCommand):
     """A command whose --help may show some of its options, and --help-all every one."""
 
-    usual: tuple[str, ...] = ()
-    """Parameters that --help shows; all of them if empty."""
+    usual: tuple[str, ...] = ()  # parameters that --help shows; all of them if empty
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Hide what is not usual, except from shell completion."""

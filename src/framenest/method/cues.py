@@ -20,8 +20,7 @@ and no similarity depends on BLAS, its threads or the order of summation."""
 BLACK = 1e-12
 ONE_COLOUR = 8
 """Range of each channel (of 255) up to which a thumbnail shows nothing; compression leaves some noise."""
-MATRIX_CANDIDATES = 4096
-"""Up to this many candidates, all similarities are computed at once: 128 MiB."""
+MATRIX_CANDIDATES = 4096  # up to this many candidates, all similarities are computed at once: 128 MiB
 
 
 def gray(thumbnails: Pixels) -> Doubles:
@@ -87,8 +86,7 @@ def similarity_rows(appearance: Floats) -> Callable[[int], Doubles]:
     return lambda row: vectors @ vectors[row]
 
 
-THUMBNAILS_AT_ONCE = 32
-"""Thumbnails per task: few enough to stay in a core's cache."""
+THUMBNAILS_AT_ONCE = 32  # thumbnails per task: few enough to stay in a core's cache
 
 
 def sharpness(intensity: Doubles, kernel: int) -> Doubles:

@@ -288,10 +288,8 @@ class _Scored:
     matches: dict[str, Floats]
     appearance: Floats
     blank: Mask
-    certainty: Floats
-    """Of each frame, the surest text; or none at all."""
-    labels: NDArray[np.object_]
-    """Of each frame, or none at all."""
+    certainty: Floats  # of each frame, the surest text; or none at all
+    labels: NDArray[np.object_]  # of each frame, or none at all
 
     def join(self, other: _Scored) -> _Scored:
         """These and other frames, in order of time."""

@@ -196,12 +196,9 @@ def still_on(distance: Doubles, shortest: float, longest: float) -> Doubles:
     return np.asarray(chance / math.log(longest / shortest))
 
 
-LEAST_RELEVANCE = 1e-6
-"""Relevance below this counts as this, so that the depth of a dip is defined."""
-AFTER_ALL = -1e6
-"""Added to the utility of frames that show nothing."""
-IDENTICAL_LOOK = 0.9
-"""The probability that two identical images show the same thing."""
+LEAST_RELEVANCE = 1e-6  # relevance below this counts as this, so that the depth of a dip is defined
+AFTER_ALL = -1e6  # added to the utility of frames that show nothing
+IDENTICAL_LOOK = 0.9  # the probability that two identical images show the same thing
 
 
 def no_dip(relevance: Doubles, chosen: int) -> Doubles:

@@ -22,8 +22,7 @@ from framenest.text import clock
 from framenest.video.decoder import Decoder
 from framenest.video.opening import Video, reopen
 
-STRIP_FRAMES = 32
-"""Frames of a prefix that a notebook shows."""
+STRIP_FRAMES = 32  # frames of a prefix that a notebook shows
 
 
 class PrefixFrame(NamedTuple):

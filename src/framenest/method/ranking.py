@@ -61,10 +61,8 @@ class Stats:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-HEARD = 0.5
-"""From this value of the speech cue on, the transcript is about the question."""
-MATCHING_RELEVANCE, MATCHING_CERTAINTY = 0.4, 0.25
-"""Of a frame that matches the question, at least."""
+HEARD = 0.5  # from this value of the speech cue on, the transcript is about the question
+MATCHING_RELEVANCE, MATCHING_CERTAINTY = 0.4, 0.25  # of a frame that matches the question, at least
 SAID_LETTERS = 60  # shown of what is said
 QUOTABLE, UNCLEAR = 0.5, "speech, not clearly heard"
 """Confidence from which a reason quotes what is said, and what it says instead."""

@@ -64,10 +64,8 @@ class Calibrated(ABC):
     """A scorer that calibrates its raw scores: "none" takes the model's own relevance, `plain`; "logistic"
     maps the scores over the video's probes."""
 
-    own_relevance: str
-    """What `plain` is, in words for the outputs."""
-    own_calibration: Literal["none", "logistic"] = "logistic"
-    """What "auto" means for this scorer."""
+    own_relevance: str  # what `plain` is, in words for the outputs
+    own_calibration: Literal["none", "logistic"] = "logistic"  # what "auto" means for this scorer
 
     match_levels: tuple[float, float] | None = None
     """Thresholds of `plain` for the best frame: from the first on, the match is strong; below the second, it
@@ -132,8 +130,7 @@ class DualScorer(Calibrated):
 
     own_relevance = "(1 + cosine) / 2"
     scale, bias = 1.0, 0.0
-    _asked: tuple[str, Floats] | None = None
-    """The last question and its vector."""
+    _asked: tuple[str, Floats] | None = None  # the last question and its vector
 
     @abstractmethod
     def _text(self, question: str) -> Floats:

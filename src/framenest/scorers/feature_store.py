@@ -27,8 +27,7 @@ FEATURES_FORMAT = 1
 FEATURES_HEADER = {"format": FEATURES_FORMAT, "kind": "features"}
 KEPT_BY_DEFAULT = 512 * 2**20
 """Features of one video are cached up to this many bytes; larger ones only on request."""
-LATE = 8 * 2**20
-"""A part of this many bytes or more is written in the background."""
+LATE = 8 * 2**20  # a part of this many bytes or more is written in the background
 
 _writes: list[Future[None]] = []
 
@@ -129,8 +128,7 @@ class FeatureParts:
         self._keep = keep
         self._limit = limit
         self._warned = False
-        self._write: Future[None] | None = None
-        """The last background write of this video."""
+        self._write: Future[None] | None = None  # the last background write of this video
         self._parts = [*self._stored_parts(scorer.hold if isinstance(scorer, Holder) else None)]
 
     @property

@@ -23,8 +23,7 @@ from framenest.scorers.question_text import SentenceEncoder, has_kind_of_text, i
 from framenest.scorers.speech import answering
 from framenest.scorers.video_features import VideoFeatures
 
-TEXT_BYTES = 1024
-"""Bytes of text kept per frame."""
+TEXT_BYTES = 1024  # bytes of text kept per frame
 OCR_PIXELS = 480
 LOOK_PIXELS, READ_PIXELS = 320, 640  # long sides at which text is looked for, and at which its lines are
 LOOK_LEVEL = 0.3  # confidence in text from which a frame is read; at 0.5, small print is overlooked
@@ -39,8 +38,7 @@ STRONG_TEXT, NO_TEXT = 0.55, 0.25
 WRITTEN_WEIGHT = 0.8  # of what is written in the relevance, if a line strongly answers; the rest is seen
 REASON_LETTERS = 80  # shown of a line
 
-Readings = dict[int, tuple[str, float]]
-"""By a hash of a line's picture: the line, and how sure OCR is of it."""
+Readings = dict[int, tuple[str, float]]  # by a hash of a line's picture: the line, and how sure OCR is of it
 
 
 class OcrScorer:

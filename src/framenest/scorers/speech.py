@@ -14,14 +14,10 @@ from framenest.scorers.calibration import sigmoid
 from framenest.scorers.question_text import SentenceEncoder, items, matching, mentions, text_vectors
 from framenest.transcript import REACH, Line, Transcript
 
-PASSAGE_SECONDS = 6.0
-"""Seconds of a passage; longer ones dilute what they say."""
-STRIDE_SECONDS = 1.5
-"""Seconds between the starts of two overlapping passages."""
-PAUSE_SECONDS = 2.0
-"""Seconds of silence that end a passage."""
-WORDS_WEIGHT = 0.2
-"""How much names, numbers and rare words of the question add to the similarity."""
+PASSAGE_SECONDS = 6.0  # seconds of a passage; longer ones dilute what they say
+STRIDE_SECONDS = 1.5  # seconds between the starts of two overlapping passages
+PAUSE_SECONDS = 2.0  # seconds of silence that end a passage
+WORDS_WEIGHT = 0.2  # how much names, numbers and rare words of the question add to the similarity
 CENTRE_SCORE, SCORE_WIDTH = 0.47, 0.05
 """Score of a passage at which the cue is one half, and how fast it rises there. Sentences that answer a
 question score 0.6, others on the same subject 0.4, all others below 0.3."""

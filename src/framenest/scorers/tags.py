@@ -90,8 +90,7 @@ class TagScorer(Calibrated):
     """
 
     name = "tags"
-    batch = 32
-    """Enough frames for all threads, and one or two seconds of work for two of them."""
+    batch = 32  # enough frames for all threads, and one or two seconds of work for two of them
     own_relevance = "compares frames of this video, without calibration"
 
     def __init__(self, store: DirectoryStore, calibration: Calibration = "auto") -> None:

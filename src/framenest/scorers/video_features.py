@@ -63,8 +63,7 @@ class VideoFeatures:
     ) -> None:
         self.decoder = decoder
         self.scorer = scorer
-        self.decoded = 0
-        """Frames decoded so far."""
+        self.decoded = 0  # frames decoded so far
         self._sizes = (ImageSpec.short_side(thumbnail), *(scorer.inputs if scorer else ()))
         self._progress = progress
         self._timing = timing

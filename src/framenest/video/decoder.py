@@ -17,15 +17,12 @@ from framenest.errors import VideoError
 from framenest.frames import Doubles, Floats, FrameBatch, ImageSpec, Ints, Pixels, VideoInfo
 
 Sizes = Sequence[ImageSpec | None]
-Picture = tuple[int, list[Pixels]]
-"""A frame number, and the frame at each requested size."""
+Picture = tuple[int, list[Pixels]]  # a frame number, and the frame at each requested size
 
 
 MAX_BATCH_FRAMES = 64
-MAX_BATCH_BYTES = 64 * 2**20
-"""Bytes of pixels decoded together; a single frame may have more."""
-BATCHES = 4
-"""Number of batches they are split into, so that progress moves and encoding starts early."""
+MAX_BATCH_BYTES = 64 * 2**20  # bytes of pixels decoded together; a single frame may have more
+BATCHES = 4  # number of batches they are split into, so that progress moves and encoding starts early
 SOUND_RATE = 16_000  # samples a second
 
 

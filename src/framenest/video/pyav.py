@@ -36,8 +36,7 @@ RUN_BYTES = 32 * 2**20
 """Bytes of decoded pictures that a run may buffer for the consumer; at least one picture."""
 _REFERENCE_BYTES, _REFERENCE_SHARE = 2**30, 1 / 16
 """Bytes of reference frames that all decoders together may hold, or this share of the machine's memory."""
-_REFERENCE_FRAMES = 20
-"""Frames that one decoder may hold."""
+_REFERENCE_FRAMES = 20  # frames that one decoder may hold
 DAMAGED_VIDEO = "this video is damaged: some frames are as a player patches them up, or left out"
 DAMAGED_SOUND = "some of the sound of this video is damaged"
 _TEXT_CODECS = ("subrip", "srt", "text", "webvtt", "ass", "ssa", "mov_text")

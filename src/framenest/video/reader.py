@@ -20,8 +20,7 @@ _REORDER_FRAMES = 16  # frames that a decoder may buffer to reorder them
 _HELD_BYTES = 2**28  # of buffered pictures; at least one is kept
 _MIN_SEEK_PACKETS = 32  # packets; reading over fewer is cheaper than a seek
 
-Run = tuple[int, list[int]]
-"""A key packet, and the frames to decode from it on, ascending."""
+Run = tuple[int, list[int]]  # a key packet, and the frames to decode from it on, ascending
 
 
 def plan(timeline: Timeline, wanted: Ints) -> list[Run]:

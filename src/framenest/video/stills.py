@@ -24,8 +24,7 @@ from framenest.text import size_text
 from framenest.video.decoder import Picture, PictureDecoder, Sizes
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
-DEFAULT_FPS = 1.0
-"""Frames per second of a folder of images, unless given."""
+DEFAULT_FPS = 1.0  # frames per second of a folder of images, unless given
 _MAX_IMAGE_BYTES = 4 * MOST_PIXELS  # bytes of an image file, which Pillow may read whole
 
 _PILLOW_FILTERS = {"area": Resampling.BOX, "bilinear": Resampling.BILINEAR, "bicubic": Resampling.BICUBIC}

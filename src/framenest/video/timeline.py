@@ -101,8 +101,7 @@ _FREE_PACKETS = 2**18  # allowed for any file, however small
 _MAX_SECONDS = 2**32  # seconds
 _PACKET_FIELDS = ("pts", "dts", "pos", "size", "key", "discard", "duration")
 _ROW = np.dtype({"names": _PACKET_FIELDS, "formats": ("i8", "i8", "i8", "i8", "?", "?", "i8")})
-_Table: TypeAlias = NDArray[np.void]
-"""One _ROW per packet, in decode order."""
+_Table: TypeAlias = NDArray[np.void]  # one _ROW per packet, in decode order
 
 
 def scan(source: Source, opened: Opened) -> Timeline:
