@@ -13,8 +13,7 @@ from framenest.errors import BadSetting, ConfigError
 from framenest.text import is_url
 
 MAX_FLOAT = sys.float_info.max
-Allowed = tuple[str, Callable[[Any], bool]]
-"""The allowed values of a setting: a description and a check."""
+Allowed = tuple[str, Callable[[Any], bool]]  # the allowed values of a setting: a description and a check
 
 
 def setting(

@@ -22,8 +22,7 @@ from framenest.video.decoder import Decoder
 from framenest.video.opening import Video, reopen
 
 FRAME_FORMATS = ("jpg", "png")
-TICK = Fraction(1, 90_000)
-"""Seconds: the unit of times in a clip."""
+TICK = Fraction(1, 90_000)  # seconds: the unit of times in a clip
 
 
 def file_name(prefix: Prefix, place: int, suffix: str) -> str:
@@ -104,11 +103,7 @@ def extract(
 
 
 def write_clip(decoder: Decoder, start: float, end: float, path: str | os.PathLike[str]) -> Path:
-    """Write the frames from `start` until before `end`, in seconds, as an H.264 MP4 with their own times.
-
-    Raises:
-        StoreError: the file cannot be written.
-    """
+    """Write the frames from `start` until before `end`, in seconds, as an H.264 MP4 with their own times."""
     times = decoder.seconds
     first, stop = np.searchsorted(times, [start - 1e-6, end - 1e-6]).tolist()
     frames = np.arange(min(first, max(stop, 1) - 1), max(stop, 1))

@@ -15,6 +15,9 @@ from framenest.records import Amount, BadField, Count, Name, Number, convert
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 Pixels = NDArray[np.uint8]
 Resample = Literal["area", "bilinear", "bicubic"]
 
@@ -151,8 +154,8 @@ class FrameBatch:
     pixels: one (n, H, W, 3) uint8 RGB array per requested size.
     """
 
-    frames: NDArray[np.int64]
-    seconds: NDArray[np.float64]
+    frames: Ints
+    seconds: Doubles
     pixels: tuple[Pixels, ...]
 
     def __post_init__(self) -> None:
@@ -171,7 +174,7 @@ class FrameBatch:
             tuple(np.concatenate(images) for images in zip(*(p.pixels for p in parts), strict=True)),
         )
 
-    def rows(self, which: NDArray[np.bool_]) -> FrameBatch:
+    def rows(self, which: Mask) -> FrameBatch:
         """Only some frames. which: (n,)."""
         if which.all():
             return self

@@ -27,8 +27,7 @@ from framenest.protocols import Progress
 from framenest.text import one_line, size_text
 
 DAMAGED_MODEL = "this model file is damaged: its hash is not the expected one"
-BLOBS = "blobs"
-"""The folder in the hub's cache whose files are named by their hash."""
+BLOBS = "blobs"  # the folder in the hub's cache whose files are named by their hash
 
 
 @dataclass(frozen=True)
@@ -80,16 +79,15 @@ class HubRepo:
     licence: str
     weights: tuple[tuple[str, ...], ...] = tuple((pattern,) for pattern in WEIGHTS)
     """Patterns of the weights to download. A model needs all files of one tuple."""
-    revision: str | None = None
-    """A commit, branch or tag; None for the newest."""
+    revision: str | None = None  # a commit, branch or tag; None for the newest
 
     def here(self, store: DirectoryStore) -> bool:
         """Whether a revision with weights is in the hub's cache."""
-        return self._snapshot() is not None
+        return self.snapshot() is not None
 
     def files(self, store: DirectoryStore) -> list[ModelFile]:
         """The files on this machine whose expected hash the hub's cache records."""
-        snapshot = self._snapshot()
+        snapshot = self.snapshot()
         files = [] if snapshot is None else _matching(snapshot, (*WEIGHTS, *FILES))
         return [hashed for file in files if (hashed := _hashed(file)) is not None]
 
@@ -120,12 +118,7 @@ class HubRepo:
                 why = f"could not be fetched ({one_line(error)})"
             raise StoreError(f"huggingface.co/{self.repo}: {why}") from error
 
-    def locate(self, store: DirectoryStore) -> Checkpoint | None:
-        """The revision on this machine; None if it is not here."""
-        path = self._snapshot()
-        return None if path is None else Checkpoint(path, self.repo, path.name)
-
-    def _snapshot(self) -> Path | None:
+    def snapshot(self) -> Path | None:
         """The folder of the revision in the hub's cache; None if it is not here, or has no weights."""
         try:
             path = Path(_hub().snapshot_download(self.repo, revision=self.revision, local_files_only=True))
@@ -225,15 +218,12 @@ class ModelEntry:
 
     name: str
     what: str
-    speed: str
-    """The hardware it suits."""
+    speed: str  # the hardware it suits
     extra: str
-    packages: tuple[str, ...]
-    """Modules that the scorer needs; the extra installs them."""
+    packages: tuple[str, ...]  # modules that the scorer needs; the extra installs them
     sources: tuple[PackageFile | HubRepo, ...]
     """Its weights: files in packages, or one repository. Empty if a package includes them."""
-    optional: tuple[str, ...] = ()
-    """Optional modules: it works without them, with other scores."""
+    optional: tuple[str, ...] = ()  # optional modules: it works without them, with other scores
 
     @property
     def repo(self) -> HubRepo | None:
@@ -392,11 +382,11 @@ def locate(scorer: str, checkpoint: str, store: DirectoryStore, revision: str = 
     chosen = _chosen(repo, checkpoint, revision)
     wanted = f"{scorer}:{checkpoint}" if checkpoint else scorer
     wanted = f"{wanted} --revision {revision}" if revision else wanted
-    model = chosen.locate(store)
-    if model is None:
+    path = chosen.snapshot()
+    if path is None:
         raise _not_here(wanted)
     _refuse_damaged(damaged(chosen.files(store), store), wanted)
-    return model
+    return Checkpoint(path, chosen.repo, path.name)
 
 
 def entry_of(wanted: str) -> tuple[ModelEntry, str]:

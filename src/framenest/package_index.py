@@ -30,10 +30,8 @@ from framenest.protocols import Progress
 from framenest.text import one_line
 
 PYPI = "https://pypi.org/simple"
-INDEX_SECONDS = 5.0
-"""Seconds that a server may take to answer."""
-STALL_SECONDS = 30.0
-"""Seconds that a download may stand still."""
+INDEX_SECONDS = 5.0  # seconds that a server may take to answer
+STALL_SECONDS = 30.0  # seconds that a download may stand still
 PIECE_BYTES = 2**18
 MAX_ARCHIVE_BYTES = 2**28
 MEGABYTE = 10**6

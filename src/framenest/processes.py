@@ -96,12 +96,10 @@ def gpu_memory() -> int:
     return 0 if driver.cuDeviceTotalMem_v2(ctypes.byref(size), device) else size.value
 
 
-MEMORY_VARIABLE = "FRAMENEST_MEMORY"
-"""Memory that this process may use; in a worker, its limit."""
+MEMORY_VARIABLE = "FRAMENEST_MEMORY"  # memory that this process may use; in a worker, its limit
 FEATURES_VARIABLE = "FRAMENEST_FEATURES_LIMIT"
 """The limit, in bytes, for the features of all videos in a cache directory."""
-DOWNLOAD_VARIABLE = "FRAMENEST_MAX_DOWNLOAD"
-"""The largest video that is downloaded whole."""
+DOWNLOAD_VARIABLE = "FRAMENEST_MAX_DOWNLOAD"  # the largest video that is downloaded whole
 
 
 def limit_in(variable: str) -> int | None:
@@ -119,8 +117,7 @@ def process_memory() -> int:
 
 
 CANCEL = "cancel"
-START_RETRIES = 3
-"""How often a worker that dies while it loads is restarted."""
+START_RETRIES = 3  # how often a worker that dies while it loads is restarted
 log = logging.getLogger("framenest")
 
 
@@ -169,8 +166,7 @@ class WorkerProcess:
     pipe: killed at any time, it leaves no queue locked.
     """
 
-    inside = False
-    """Whether this process is such a worker, and so has limits."""
+    inside = False  # whether this process is such a worker, and so has limits
 
     def __init__(
         self,

@@ -12,14 +12,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 
 class Timing:
@@ -61,8 +54,7 @@ class Timing:
 
 ShowProgress = Callable[[str, int, int], None] | bool
 """True: bars if somebody watches. False: none. Or a function, called as progress(stage, done, total)."""
-BAR_DELAY_SECONDS = 1.0
-"""Seconds of work before bars appear."""
+BAR_DELAY_SECONDS = 1.0  # seconds of work before bars appear
 
 
 class Bars:

@@ -11,7 +11,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from framenest.config import ScorerConfig
-from framenest.frames import Array, FrameBatch, ImageSpec
+from framenest.frames import Array, Floats, FrameBatch, ImageSpec, Mask
 from framenest.progress import Timing
 
 Encoded = Mapping[str, Any]
@@ -43,14 +43,10 @@ class Scorer(Protocol):
 
     def encode(self, frames: FrameBatch) -> Encoded:
         """Question-free features of n frames; `frames.pixels` are in the order of `inputs`."""
-        ...
 
-    def match(
-        self, encoded: Encoded, question: str, *, reference: Encoded | None = None
-    ) -> NDArray[np.float32]:
+    def match(self, encoded: Encoded, question: str, *, reference: Encoded | None = None) -> Floats:
         """(n,) relevance in [0, 1]. `reference`: the probes' features, for scorers that normalise over
         the video."""
-        ...
 
 
 @runtime_checkable
@@ -63,7 +59,6 @@ class ScorerLoader(Protocol):
 
         checkpoint: "" for `NAME`. store: holds weights that `framenest models fetch` downloaded.
         """
-        ...
 
 
 @runtime_checkable
@@ -81,7 +76,6 @@ class Explainer(Protocol):
     @property
     def relevance(self) -> str:
         """In a few words, such as "matching probability"; outputs show it after the scorer's name."""
-        ...
 
 
 @runtime_checkable
@@ -90,7 +84,6 @@ class Judge(Protocol):
 
     def match_strength(self, encoded: Encoded, question: str) -> MatchStrength | None:
         """How strongly the probes match; None if it cannot tell for this video."""
-        ...
 
 
 @runtime_checkable
@@ -102,16 +95,14 @@ class Labeller(Protocol):
 
         reference: the probes' features.
         """
-        ...
 
 
 @runtime_checkable
 class Grader(Protocol):
     """A scorer whose relevance depends on the video, and that has an absolute measure, too."""
 
-    def certainty(self, encoded: Encoded, question: str) -> NDArray[np.float32]:
+    def certainty(self, encoded: Encoded, question: str) -> Floats:
         """(n,) in [0, 1]: how surely frames match, comparable across videos; for `search`."""
-        ...
 
 
 @runtime_checkable
@@ -120,7 +111,6 @@ class Holder(Protocol):
 
     def hold(self, encoded: Encoded) -> Encoded:
         """Move features from disk to where `match` wants them, such as a GPU."""
-        ...
 
 
 @runtime_checkable
@@ -136,7 +126,6 @@ class FrameEmbedder(Protocol):
 
     def frame_vectors(self, encoded: Encoded) -> NDArray[np.floating[Any]]:
         """(n, d) unit vectors of encoded frames."""
-        ...
 
 
 @runtime_checkable
@@ -145,7 +134,6 @@ class Embedder(FrameEmbedder, Protocol):
 
     def text_vector(self, question: str) -> NDArray[np.floating[Any]]:
         """(d,) vector of a question, in the same space."""
-        ...
 
 
 @runtime_checkable
@@ -157,11 +145,9 @@ class Searchable(Protocol):
 
     def search_vectors(self, encoded: Encoded) -> NDArray[np.floating[Any]]:
         """(n, d) vectors of encoded frames; (n, t, d) if a frame has several: the best match counts."""
-        ...
 
     def search_query(self, query: str) -> NDArray[np.floating[Any]]:
         """(d,) vector of a query."""
-        ...
 
 
 @runtime_checkable
@@ -170,11 +156,9 @@ class HasVocabulary(Protocol):
 
     def known_words(self, query: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The content words of a query that it searches for, and those that it does not know."""
-        ...
 
-    def clearly_shows(self, encoded: Encoded, query: str) -> NDArray[np.bool_]:
+    def clearly_shows(self, encoded: Encoded, query: str) -> Mask:
         """(n,) whether each frame clearly shows the things that a query names."""
-        ...
 
 
 GUESS = "the scorer knows no word of the question, so the ranking is a guess; see what frames show"
@@ -255,7 +239,6 @@ class Store(Protocol):
 
     def get(self, key: str) -> tuple[dict[str, Any], dict[str, Array]] | None:
         """The value of a key; None if there is none. A damaged value is None, with a warning."""
-        ...
 
     def put(self, key: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
         """Store a value atomically: readers see the old value or the whole new one.
@@ -263,4 +246,3 @@ class Store(Protocol):
         Raises:
             StoreError: it cannot be written; the work continues without it.
         """
-        ...

@@ -12,8 +12,7 @@ import msgspec
 from framenest.config import MECConfig, ScorerConfig, VideoConfig
 from framenest.errors import BudgetError, ConfigError
 
-MAX_DESCRIPTIONS = 16
-"""Descriptions for one question; each costs a comparison with every candidate."""
+MAX_DESCRIPTIONS = 16  # descriptions for one question; each costs a comparison with every candidate
 
 
 class Budget(int):

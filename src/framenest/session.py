@@ -31,8 +31,7 @@ from framenest.video.opening import Video, open_video
 
 MAX_MEMORY_BYTES = 4 * 2**30
 """Default limit for open videos, indexes and features in a session's memory, in bytes."""
-MAX_ITEMS = 512
-"""Items in memory at most, however small."""
+MAX_ITEMS = 512  # items in memory at most, however small
 ANEW_SECONDS = 60.0  # after which a recognizer that failed is asked again about the same video
 
 Item = TypeVar("Item")

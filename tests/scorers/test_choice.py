@@ -14,7 +14,7 @@ import pytest
 from framenest import MEC, MissingExtra, ScorerError, StoreError, models, scorers
 from framenest.cache.directory import DirectoryStore
 from framenest.cli import main
-from framenest.models import CATALOGUE, HubRepo
+from framenest.models import CATALOGUE
 from framenest.scorers import onnx
 from plugin_packages import install_example
 
@@ -102,15 +102,15 @@ def test_a_snapshot_in_the_hubs_cache_is_found_with_its_revision(cache, empty_hu
     snapshot.mkdir(parents=True)
     (repo / "blobs").mkdir()
     linked(repo, snapshot / "config.json", b"{}")
-    entry = HubRepo("someone/some-siglip", 1, "MIT")
     real = empty_hub.snapshot_download
     monkeypatch.setattr(
         empty_hub, "snapshot_download", lambda *a, **k: real(*a, cache_dir=tmp_path / "hub", **k)
     )
     store = DirectoryStore(cache)
-    assert entry.locate(store) is None, "no weights in it"
+    with pytest.raises(ScorerError, match="not on this machine"):  # no weights in it
+        models.locate("siglip2", "someone/some-siglip", store)
     linked(repo, snapshot / "model.safetensors", b"weights")
-    found = entry.locate(store)
+    found = models.locate("siglip2", "someone/some-siglip", store)
     assert found.revision == revision
     assert str(found) == "someone/some-siglip@0123456789ab"
 

@@ -16,14 +16,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from framenest.cache.hashes import PIECE_BYTES, buffer_hash
 from framenest.errors import StoreError
 from framenest.frames import Array
 
-ENTRY_FORMAT = "3"
-"""Entries of another format count as missing."""
+ENTRY_FORMAT = "3"  # entries of another format count as missing
 # Array types by their safetensors names.
 _TYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4",
@@ -124,7 +122,7 @@ def unpack_header(data: bytes | mmap.mmap, *, key: str) -> dict[str, Any]:
         raise DamagedFile(f"not a Framenest file, or cut short ({error})") from error
 
 
-def _compress(array: Array) -> tuple[NDArray[np.uint8], tuple[str, tuple[int, ...], str]]:
+def _compress(array: Array) -> tuple[Array, tuple[str, tuple[int, ...], str]]:
     """The array deflated after a filter, and the arguments that `_decompress` needs.
 
     Images (n, h, w, c) become differences along the width. In other arrays, the first bytes of all
@@ -139,7 +137,7 @@ def _compress(array: Array) -> tuple[NDArray[np.uint8], tuple[str, tuple[int, ..
     return np.frombuffer(deflated, np.uint8), (array.dtype.str, array.shape, kind)
 
 
-def _decompress(deflated: NDArray[np.uint8], dtype: str, shape: tuple[int, ...], kind: str) -> Array:
+def _decompress(deflated: Array, dtype: str, shape: tuple[int, ...], kind: str) -> Array:
     size = math.prod(shape) * np.dtype(dtype).itemsize
     data = zlib.decompressobj().decompress(deflated.tobytes(), size + 1)  # bounds a decompression bomb
     if len(data) != size or kind not in ("across", "bytes"):

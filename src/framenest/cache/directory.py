@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from platformdirs import user_cache_path
 
@@ -28,18 +28,14 @@ from framenest.protocols import Progress, Store
 from framenest.text import size_text
 
 ENTRY_SUFFIX = ".safetensors"
-DOWNLOADS = "remote/"
-"""Videos downloaded whole, from servers without range requests."""
-PART_SUFFIX = ".part"
-"""Suffix of incomplete downloads of yt-dlp."""
+DOWNLOADS = "remote/"  # videos downloaded whole, from servers without range requests
+PART_SUFFIX = ".part"  # suffix of incomplete downloads of yt-dlp
 ABANDONED_SECONDS = 3600.0
 """Seconds after which an unlocked temporary file counts as left behind by a killed process."""
 TOUCH_SECONDS = 60.0
 """A read updates an entry's modification time, the time of its last use, once per this many seconds."""
-MIN_MAPPED_BYTES = 2**20
-"""Entries of at least this many bytes are memory-mapped instead of read."""
-ENTRY_HEADER_BYTES = 2**16
-"""Bytes at the start of an entry that hold its header."""
+MIN_MAPPED_BYTES = 2**20  # entries of at least this many bytes are memory-mapped instead of read
+ENTRY_HEADER_BYTES = 2**16  # bytes at the start of an entry that hold its header
 Value = TypeVar("Value")
 
 
@@ -90,8 +86,7 @@ class ManagedStore(ABC):
     Subclasses read, write, list and remove files, by paths relative to `location`.
     """
 
-    location: str
-    """Directory or URL."""
+    location: str  # directory or URL
 
     def get(
         self, key: str, *, checked: bool = True, use: bool = True
@@ -271,14 +266,6 @@ def local_directory(store: Store | None) -> DirectoryStore:
     return store if isinstance(store, DirectoryStore) else DirectoryStore()
 
 
-class VerificationReport(NamedTuple):
-    """The result of `verify`: number and bytes of all entries, and the error of each damaged one."""
-
-    entries: int
-    size: int
-    damaged: dict[str, str]
-
-
 @dataclass
 class EvictionReport:
     """The result of `collect`: evicted entries by reason, bytes freed and remaining, and entries in use."""
@@ -289,14 +276,13 @@ class EvictionReport:
     in_use: int = 0
 
 
-def verify(store: ManagedStore, *, progress: Progress = lambda *_: None) -> VerificationReport:
-    """Read every entry and verify its checksum."""
-    entries, damaged = list(store.entries()), {}
-    for done, entry in enumerate(entries, start=1):
-        if (wrong := store.check(entry.key)) is not None:
-            damaged[entry.key] = wrong
-        progress("entries", done, len(entries))
-    return VerificationReport(len(entries), sum(entry.size for entry in entries), damaged)
+def verify(store: ManagedStore, *, progress: Progress = lambda *_: None) -> dict[StoreEntry, str | None]:
+    """Read every entry; says what is wrong with each, None if its checksum matches."""
+    entries, checked = list(store.entries()), dict[StoreEntry, str | None]()
+    for entry in entries:
+        checked[entry] = store.check(entry.key)
+        progress("entries", len(checked), len(entries))
+    return checked
 
 
 def collect(
@@ -351,10 +337,8 @@ def evict(
 
 FEATURES_BYTES = 20 * 2**30
 """Default limit for all features in a directory, in bytes; FREE_SHARE may lower it."""
-FREE_SHARE = 0.5
-"""Share of the space that would be free without features."""
-FEATURES_STEPS = 64
-"""A process lists the directory again after writing this share of the limit."""
+FREE_SHARE = 0.5  # share of the space that would be free without features
+FEATURES_STEPS = 64  # a process lists the directory again after writing this share of the limit
 
 
 class EvictedFeatures(CacheWarning):

@@ -16,8 +16,7 @@ from framenest.processes import cores
 from framenest.protocols import Store
 
 FINGERPRINT_FORMAT = 3
-PIECE_BYTES = 4 * 2**20
-"""Bytes that one thread hashes at a time."""
+PIECE_BYTES = 4 * 2**20  # bytes that one thread hashes at a time
 SEQUENTIAL: dict[str, Callable[[int], Any]] = {
     "sha256": lambda _: hashlib.sha256(),
     "git": lambda size: hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False),

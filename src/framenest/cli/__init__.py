@@ -17,8 +17,6 @@ from framenest.errors import FramenestError, error_line
 from framenest.scorers.checkpoint import still_loading
 from framenest.scorers.feature_store import finish_writes
 
-__all__ = ["app", "main"]
-
 
 # A blank line between paragraphs of help, and before the examples.
 @click.rich_config({"text_paragraph_linebreaks": "\n\n", "padding_helptext_first_line": (0, 0, 1, 0)})

@@ -25,6 +25,7 @@ from framenest.report.page import embed, page
 from framenest.selectors.selection import load_result
 from framenest.text import size_text
 from framenest.video.decoder import Decoder
+from framenest.video.opening import reopen
 
 
 @command()
@@ -91,7 +92,7 @@ def extract(
     max_side: int | None = opt.MAX_SIDE,
     sheet: opt.ImageFile | None = option("Also draw a contact sheet: all frames with ranks and times."),
     as_json: bool = opt.AS_JSON,
-    video: opt.RankedVideo,
+    video: opt.InputFile | None = opt.MOVED,
     common: opt.Common,
 ) -> None:
     """Write the K frames of a RANKING as images, in time order, at the original size unless told otherwise.
@@ -105,7 +106,7 @@ def extract(
     """
     result = load_result(ranking)
     within = tokens.budget(limits=ImageLimits(max_side))
-    prefix, decoder = result.prefix(within or budget), video.reopen(result.video, common)
+    prefix, decoder = result.prefix(within or budget), reopen(result.video, video, store=common.cache)
     files = write_frames(prefix, decoder, common, folder, sheet, kind, max_side, title=result.question)
     if as_json:
         print_json({"files": list(map(str, files)), "sheet": None if sheet is None else str(sheet)})
@@ -172,7 +173,7 @@ def export(
     images: opt.ImageOptions,
     transcript: opt.TranscriptOptions,
     model: str | None = option("Model to name in the request."),
-    video: opt.RankedVideo,
+    video: opt.InputFile | None = opt.MOVED,
     common: opt.Common,
 ) -> None:
     """Turn the K frames of a RANKING into a request for a model, or into another tool's files.
@@ -199,7 +200,7 @@ def export(
     if style == FOLDER:
         folder = opt.check_writable_folder(Path(str(output)) / Path(result.video.path).stem)
         name = extraction.vlmevalkit_name
-        decoder = video.reopen(result.video, common)
+        decoder = reopen(result.video, video, store=common.cache)
         with common.bars() as bars:
             files = extraction.extract(prefix, folder, name=name, video=decoder, progress=bars)
         confirm(f"{len(files)} frames in", str(folder))
@@ -215,7 +216,7 @@ def export(
             text,
             counted,
             options=choices,
-            video=video.reopen(result.video, common),
+            video=reopen(result.video, video, store=common.cache),
             progress=bars,
             **images.settings,
             **transcript.settings(result.transcript if isinstance(result, Ranking) else None),
@@ -244,7 +245,7 @@ def report(
     *,
     rankings: tuple[opt.InputFile, ...] = argument(nargs=-1, required=True, metavar="RANKING..."),
     output: opt.OutputFile | None = option("The page. [default: report.html]", "-o"),
-    video: opt.RankedVideo,
+    video: opt.InputFile | None = opt.MOVED,
     common: opt.Common,
 ) -> None:
     """Write a page about RANKINGS: timeline, budget slider, frames, and why each was chosen.
@@ -260,7 +261,7 @@ def report(
     if output is None:
         output = opt.check_writable("report.html")
     content = document(results, names=[Path(ranking).stem for ranking in rankings])
-    decoder = video.reopen(results[0].video, common)
+    decoder = reopen(results[0].video, video, store=common.cache)
     with common.bars() as bars:
         urls = embed(decoder, results, progress=bars)
     write_atomic(output, page(content, urls).encode("utf-8", "replace"))

@@ -19,7 +19,6 @@ import av
 import numpy as np
 import rich_click as click
 from click import get_current_context
-from numpy.typing import NDArray
 from rich.markup import escape
 
 import framenest
@@ -29,18 +28,9 @@ from framenest.cache.directory import DirectoryStore
 from framenest.cache.files import write_atomic
 from framenest.cli import options as opt
 from framenest.cli.options import argument, command, option
-from framenest.cli.printing import (
-    confirm,
-    facts_grid,
-    note,
-    out,
-    print_json,
-    print_table,
-    say,
-    say_labelled,
-    table,
-)
+from framenest.cli.printing import confirm, facts_grid, note, print_json, print_table, say, table
 from framenest.errors import FramenestError, MissingExtra, ScorerError, install_hint
+from framenest.frames import Array
 from framenest.method.mec import MEC
 from framenest.models import ModelFile, damaged
 from framenest.processes import gpu_memory, has_gpu
@@ -125,7 +115,7 @@ def _ranked_clip(scorer: str | None, common: opt.Common) -> str:
     return f"made a clip of 6 s and ranked {ranks} frames of it {by}, in {time.perf_counter() - began:.1f} s"
 
 
-def write_video(path: Path, pictures: Sequence[NDArray[Any]], rate: int) -> Path:
+def write_video(path: Path, pictures: Sequence[Array], rate: int) -> Path:
     """Write (h, w, 3) pictures as a video, so many per second."""
     content = io.BytesIO()
     with av.open(content, "w", format="mp4") as container:
@@ -163,12 +153,10 @@ def models(*, as_json: bool = opt.AS_JSON, common: opt.Common) -> None:
             print_json(dict(zip(headings, cells, strict=True)))
         return
     print_table(rows)
-    if out.brief:
-        return
-    say_labelled("no weights, or damaged:", "framenest models fetch NAME")
-    say_labelled("needs [extra]:", install_hint("extra").removeprefix("run: "))
+    confirm("no weights, or damaged:", "framenest models fetch NAME")
+    confirm("needs [extra]:", install_hint("extra").removeprefix("run: "))
     try:
-        say_labelled("--scorer auto is now", choose(common.local)[1])
+        confirm("--scorer auto is now", choose(common.local)[1])
     except ScorerError as error:
         note(str(error))
 
@@ -264,15 +252,16 @@ def verify(
 ) -> int:
     """Check every cached file and model file against its checksum. Exit code 1 if one is damaged."""
     with common.bars() as bars:
-        report = directory.verify(common.cache, progress=bars)
+        checked = directory.verify(common.cache, progress=bars)
+    damaged_entries = {entry.key: wrong for entry, wrong in checked.items() if wrong is not None}
     scorers: dict[ModelFile, str] = {}
     for name, entry in model_files.CATALOGUE.items():
         scorers |= {file: name for source in entry.sources for file in source.files(common.local)}
     damaged_models = damaged(list(scorers), common.local, anew=True)
-    total = report.size + sum(file.path.stat().st_size for file in scorers)
+    total = sum(entry.size for entry in checked) + sum(file.path.stat().st_size for file in scorers)
     say(
-        f"{report.entries:,} entries and {len(scorers):,} model files, {size_text(total)}: "
-        f"{len(report.damaged) + len(damaged_models)} damaged"
+        f"{len(checked):,} entries and {len(scorers):,} model files, {size_text(total)}: "
+        f"{len(damaged_entries) + len(damaged_models)} damaged"
     )
     left = 0 if remove else len(damaged_models)
     for file in damaged_models:
@@ -280,7 +269,7 @@ def verify(
             file.remove()
         fetch = f"run: framenest models fetch {scorers[file]}"
         note(f"{file.path}: {model_files.DAMAGED_MODEL}; {fetch}{' (removed)' if remove else ''}")
-    for key, wrong in report.damaged.items():
+    for key, wrong in damaged_entries.items():
         removed = remove and common.cache.remove(key)
         left += not removed
         note(f"{key}: {wrong}{' (removed)' if removed else ''}")

@@ -36,7 +36,6 @@ from framenest.config import (
     VideoConfig,
 )
 from framenest.errors import ConfigError, ScorerError, StoreError
-from framenest.frames import VideoInfo
 from framenest.image_tokens import TIERS, TokenBudget
 from framenest.images import IMAGE_FORMATS
 from framenest.listening import load_recognizer
@@ -51,7 +50,7 @@ from framenest.session import Session
 from framenest.text import bytes_of, seconds_of
 from framenest.transcript import AUTO, Transcript
 from framenest.video.decoder import Decoder
-from framenest.video.opening import open_video, reopen
+from framenest.video.opening import open_video
 
 SCORER_PANEL = "The scorer"
 METHOD_PANEL = "The method (defaults are the paper's)"
@@ -85,8 +84,7 @@ def argument(**settings: Any) -> Any:
 class Command(click.RichCommand):
     """A command whose --help may show some of its options, and --help-all every one."""
 
-    usual: tuple[str, ...] = ()
-    """Parameters that --help shows; all of them if empty."""
+    usual: tuple[str, ...] = ()  # parameters that --help shows; all of them if empty
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Hide what is not usual, except from shell completion."""
@@ -304,6 +302,7 @@ LOOK_FOR = option(
     metavar="TEXT",
 )
 AS_JSON = option("Print JSON.", "--json")
+MOVED = option("The video, if it has moved.")
 MAX_SIDE = option("Shrink images to this many pixels on the longer side; 1568 suits most models.")
 KEEP_FEATURES = option(
     "Cache features of any size, or none. [default: up to 512 MiB per video]",
@@ -343,16 +342,6 @@ class Common:
 
     def open(self, video: str, opening: VideoConfig) -> Decoder:
         return open_video(video, **vars(opening), store=self.cache, progress=self.bars())
-
-
-@dataclass(frozen=True)
-class RankedVideo:
-    """How to reopen the video of a ranking."""
-
-    video: InputFile | None = option("The video, if it has moved.")
-
-    def reopen(self, info: VideoInfo, common: Common) -> Decoder:
-        return reopen(info, self.video, store=common.cache)
 
 
 @dataclass(frozen=True, kw_only=True)

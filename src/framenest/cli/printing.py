@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from click import get_current_context
-from numpy.typing import NDArray
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
@@ -19,11 +18,13 @@ from rich.table import Table
 from rich.text import Text
 
 from framenest.errors import CacheWarning, ScorerWarning
+from framenest.frames import Array
 from framenest.lmm.ask import Reply, Step
 from framenest.lmm.client import Kind
 from framenest.method.ordering import RULES
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
+from framenest.selectors.selection import Selection
 from framenest.text import clock, harmless, harmless_json
 
 
@@ -52,17 +53,14 @@ def say(text: str) -> None:
     out.print(text, soft_wrap=True, markup=False)
 
 
-def say_labelled(*labels_and_texts: str) -> None:
-    """Print a line of dim labels, each followed by its text."""
-    pairs = zip(labels_and_texts[::2], labels_and_texts[1::2], strict=True)
-    out.print("  ".join(f"[dim]{escape(label)}[/] {escape(text)}" for label, text in pairs), soft_wrap=True)
-
-
 def confirm(*labels_and_texts: str) -> None:
-    """Print what was done as `say_labelled` does; nothing with --quiet, or where stdout is for data."""
+    """Print dim labels, each followed by its text; nothing with --quiet, or where stdout is for data."""
     parameters = get_current_context().params
     if not (out.brief or parameters.get("as_json") or parameters.get("output") == "-"):
-        say_labelled(*labels_and_texts)
+        pairs = zip(labels_and_texts[::2], labels_and_texts[1::2], strict=True)
+        out.print(
+            "  ".join(f"[dim]{escape(label)}[/] {escape(text)}" for label, text in pairs), soft_wrap=True
+        )
 
 
 def note(text: str) -> None:
@@ -269,7 +267,7 @@ def _print_scores(ranking: Ranking, count: int) -> None:
         "from": ["zoom" if zoom else "probe" for zoom in ranking.is_zoom[:count]],
         "evid.": [f"{value:.3f}" for value in ranking.evidence[:count]],
     }
-    measures: dict[str, NDArray[Any]] = {**ranking.cues, **ranking.terms}
+    measures: dict[str, Array] = {**ranking.cues, **ranking.terms}
     for name, values in measures.items():
         others = [f"#{value:.0f}" if value else "–" for value in values[:count]]
         shown = others if name in numbered else [f"{value:.3f}" for value in values[:count]]
@@ -295,3 +293,39 @@ def print_prefix(prefix: Prefix) -> None:
         short = ", all candidates of this short video" if prefix.complete else ""
         out.print(f"[dim]{len(prefix)} frames in time order{short}:[/]", soft_wrap=True)
     say(" ".join(clock(float(second)) for second in prefix.seconds))
+
+
+def print_selections(specs: Sequence[str], names: Sequence[str], selections: Sequence[Selection]) -> None:
+    labels = [spec if names.count(name) > 1 else name for spec, name in zip(specs, names, strict=True)]
+    if len(selections) > 1:
+        _print_comparison(labels, selections)
+    else:
+        confirm("selector", selections[0].selector, "scorer", selections[0].scorer)
+    for label, selection in zip(labels, selections, strict=True):
+        for text in selection.notes:
+            note(f"{label}: {text}")
+        if "diversity" in selection.stats:
+            note(f"{label} compares frames by {selection.stats['diversity']}")
+        for prefix in selection.prefixes.values():
+            if len(selections) == 1:
+                print_prefix(prefix)
+            if len(prefix) < prefix.budget:
+                because = f": {prefix.why}" if prefix.why else ""
+                note(f"{label} returns {len(prefix)} frames for a budget of {prefix.budget}{because}")
+
+
+def _print_comparison(labels: Sequence[str], selections: Sequence[Selection]) -> None:
+    headings = ("selector", "K", "frames", "looked at", "largest gap", "also in first")
+    rows = table(*headings, texts=["selector"])
+    for label, selection in zip(labels, selections, strict=True):
+        for budget, prefix in selection.prefixes.items():
+            first = selections[0].prefixes[budget].frames.tolist()
+            rows.add_row(
+                label,
+                str(budget),
+                str(len(prefix)),
+                f"{selection.stats.get('candidates', 0):,}",
+                f"{100 * prefix.largest_gap:.0f} %",
+                str(len(set(first) & set(prefix.frames.tolist()))),
+            )
+    print_table(rows)

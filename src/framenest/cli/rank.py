@@ -11,16 +11,7 @@ from framenest.cli import options as opt
 from framenest.cli.exports import write_frames
 from framenest.cli.many_videos import ManyVideos, rank_many
 from framenest.cli.options import argument, command, option
-from framenest.cli.printing import (
-    TOP,
-    confirm,
-    note,
-    print_json,
-    print_prefix,
-    print_ranking,
-    print_table,
-    table,
-)
+from framenest.cli.printing import TOP, confirm, note, print_json, print_ranking, print_selections
 from framenest.cli.ranking_server import RankingServer
 from framenest.config import DEFAULT_PRESET, FOR_CLIENTS, MECConfig, VideoConfig
 from framenest.errors import ConfigError
@@ -32,7 +23,6 @@ from framenest.method.ranking import Ranking
 from framenest.rank_request import LookFor, RankRequest
 from framenest.scorers import advice
 from framenest.selectors import load_selector, selector_names
-from framenest.selectors.selection import Selection
 from framenest.session import Session
 from framenest.video.opening import reopen
 from framenest.video.source import is_remote
@@ -51,15 +41,10 @@ def rank(
     video: opt.InputFile | None = argument(required=False),
     question: str | None = argument(required=False),
     output: str | None = option(
-        "Write the ranking as JSON (- is stdout). With --manifest: a folder.",
-        "-o",
-        metavar="FILE",
+        "Write the ranking as JSON (- is stdout). With --manifest: a folder.", "-o", metavar="FILE"
     ),
     budgets: opt.Budgets = option(
-        f"Frames to print; 8,16 prints the times of both. [default: {TOP}]",
-        "--budget",
-        "-k",
-        default=(),
+        f"Frames to print; 8,16 prints the times of both. [default: {TOP}]", "--budget", "-k", default=()
     ),
     tokens: opt.TokenOptions,
     folder: opt.OutputFolder | None = option(
@@ -226,42 +211,6 @@ def select(
         for selection in selections:
             print_json(selection.to_json())
     else:
-        _print_selections(selectors, [one.name for one in ready], selections)
+        print_selections(selectors, [one.name for one in ready], selections)
     if output is not None:
         confirm("written to", str(output))
-
-
-def _print_selections(specs: Sequence[str], names: Sequence[str], selections: Sequence[Selection]) -> None:
-    labels = [spec if names.count(name) > 1 else name for spec, name in zip(specs, names, strict=True)]
-    if len(selections) > 1:
-        _print_comparison(labels, selections)
-    else:
-        confirm("selector", selections[0].selector, "scorer", selections[0].scorer)
-    for label, selection in zip(labels, selections, strict=True):
-        for text in selection.notes:
-            note(f"{label}: {text}")
-        if "diversity" in selection.stats:
-            note(f"{label} compares frames by {selection.stats['diversity']}")
-        for prefix in selection.prefixes.values():
-            if len(selections) == 1:
-                print_prefix(prefix)
-            if len(prefix) < prefix.budget:
-                because = f": {prefix.why}" if prefix.why else ""
-                note(f"{label} returns {len(prefix)} frames for a budget of {prefix.budget}{because}")
-
-
-def _print_comparison(labels: Sequence[str], selections: Sequence[Selection]) -> None:
-    headings = ("selector", "K", "frames", "looked at", "largest gap", "also in first")
-    rows = table(*headings, texts=["selector"])
-    for label, selection in zip(labels, selections, strict=True):
-        for budget, prefix in selection.prefixes.items():
-            first = selections[0].prefixes[budget].frames.tolist()
-            rows.add_row(
-                label,
-                str(budget),
-                str(len(prefix)),
-                f"{selection.stats.get('candidates', 0):,}",
-                f"{100 * prefix.largest_gap:.0f} %",
-                str(len(set(first) & set(prefix.frames.tolist()))),
-            )
-    print_table(rows)

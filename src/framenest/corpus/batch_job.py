@@ -116,10 +116,7 @@ class Work:
         self._searcher = Searcher(self._session, library=job.library) if searchable else None
 
     def __call__(
-        self,
-        group: Group,
-        progress: Progress = lambda *_: None,
-        done: Callable[[], None] = lambda: None,
+        self, group: Group, progress: Progress = lambda *_: None, done: Callable[[], None] = lambda: None
     ) -> list[ItemOutcome]:
         """The outcome of each item; raises only errors that no video caused.
 

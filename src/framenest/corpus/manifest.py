@@ -92,13 +92,8 @@ def ranking_groups(
     """(video, question) rows as groups, one per video, so that a video is opened once.
 
     A row without a question is ranked without one; `options` may list the answers. Rankings go to `folder`.
-    Their names include the video, the question and a hash: other settings give other files.
-
-    Args:
-        file: the table.
-        folder: where the rankings go.
-        request: what is asked of every video; without a scorer, questions are ignored.
-        scores: the content of the scorer's file, as a hash.
+    Their names include the video, the question and a hash: other settings give other files. Without a scorer
+    in the request, questions are ignored. scores: the content of the scorer's file, as a hash.
     """
     groups: dict[str, list[WorkItem]] = {}
     for row in _rows(file):

@@ -21,11 +21,7 @@ Watch = Callable[[str, str, int, int], None]
 
 
 def run_in_processes(
-    job: BatchJob,
-    groups: Iterable[Group],
-    jobs: int,
-    limits: ProcessLimits,
-    watch: Watch = lambda *_: None,
+    job: BatchJob, groups: Iterable[Group], jobs: int, limits: ProcessLimits, watch: Watch = lambda *_: None
 ) -> Iterator[list[ItemOutcome]]:
     """Process all groups in `jobs` worker processes; yields outcomes as groups finish.
 

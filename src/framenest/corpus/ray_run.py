@@ -13,14 +13,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from cachetools import LRUCache, cached
-from numpy.typing import NDArray
 
 from framenest.corpus.batch_job import BatchJob, Group, ItemOutcome, Work, retry_or_fail
 from framenest.corpus.process_run import POLL_SECONDS
 from framenest.errors import ConfigError, FramenestError, ScorerError, error_line, needs_extra
-from framenest.frames import FrameBatch
+from framenest.frames import Floats, FrameBatch
 from framenest.processes import ProcessLimits, WorkerLost
 from framenest.protocols import Encoded, Scorer, Searchable
 from framenest.text import one_line
@@ -93,10 +91,8 @@ class RemoteScorer:
             raise WorkerLost(text, lost.kind) from None
         return encoded
 
-    def match(
-        self, encoded: Encoded, question: str, *, reference: Encoded | None = None
-    ) -> NDArray[np.float32]:
-        relevance: NDArray[np.float32] = self._call("match", encoded, question, reference=reference)
+    def match(self, encoded: Encoded, question: str, *, reference: Encoded | None = None) -> Floats:
+        relevance: Floats = self._call("match", encoded, question, reference=reference)
         return relevance
 
     def _call(self, method: str, *arguments: Any, **named: Any) -> Any:

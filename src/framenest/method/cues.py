@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
 from framenest.config import IndexConfig
-from framenest.frames import Pixels
+from framenest.frames import Doubles, Floats, Ints, Mask, Pixels
 from framenest.processes import cores
 
 GRID = 2.0**24
@@ -21,17 +20,16 @@ and no similarity depends on BLAS, its threads or the order of summation."""
 BLACK = 1e-12
 ONE_COLOUR = 8
 """Range of each channel (of 255) up to which a thumbnail shows nothing; compression leaves some noise."""
-MATRIX_CANDIDATES = 4096
-"""Up to this many candidates, all similarities are computed at once: 128 MiB."""
+MATRIX_CANDIDATES = 4096  # up to this many candidates, all similarities are computed at once: 128 MiB
 
 
-def gray(thumbnails: Pixels) -> NDArray[np.float64]:
+def gray(thumbnails: Pixels) -> Doubles:
     """Intensity in [0, 1] of (n, h, w, 3) thumbnails: (n, h, w)."""
     red, green, blue = (thumbnails[..., channel].astype(np.float64) for channel in range(3))
     return (0.299 * red + 0.587 * green + 0.114 * blue) / 255.0
 
 
-def encode(thumbnails: Pixels) -> NDArray[np.float32]:
+def encode(thumbnails: Pixels) -> Floats:
     """Eq. descriptor: gray thumbnails (n, h, w, 3) as unit vectors (n, h·w).
 
     A black thumbnail has no direction; it gets the same constant unit vector as any other flat one.
@@ -46,7 +44,7 @@ def encode(thumbnails: Pixels) -> NDArray[np.float32]:
     return (np.floor(unit * GRID + 0.5) / GRID).astype(np.float32)
 
 
-def blank(thumbnails: Pixels) -> NDArray[np.bool_]:
+def blank(thumbnails: Pixels) -> Mask:
     """(n,) whether thumbnails (n, h, w, 3) show nothing: black, or one colour.
 
     >>> blank(np.full((1, 18, 32, 3), 40, np.uint8)).tolist()
@@ -59,12 +57,7 @@ def blank(thumbnails: Pixels) -> NDArray[np.bool_]:
     return np.asarray((highest - lowest).max(axis=1) <= ONE_COLOUR)
 
 
-def change(
-    frames: NDArray[np.int64],
-    appearance: NDArray[np.float32],
-    probes: NDArray[np.int64],
-    probe_appearance: NDArray[np.float32],
-) -> NDArray[np.float32]:
+def change(frames: Ints, appearance: Floats, probes: Ints, probe_appearance: Floats) -> Floats:
     """Eq. visual-change: Δ_n = ½ max ‖f_n − f_m‖₂ over the probes just before and just after frame n.
 
     frames: (n,) with appearance (n, d); probes: (P,) ascending with probe_appearance (P, d).
@@ -80,7 +73,7 @@ def change(
     return (0.5 * distance).astype(np.float32)
 
 
-def similarity_rows(appearance: NDArray[np.float32]) -> Callable[[int], NDArray[np.float64]]:
+def similarity_rows(appearance: Floats) -> Callable[[int], Doubles]:
     """A function that returns the similarities (n,) of one frame to all, s_nm = f_n · f_m.
 
     Up to MATRIX_CANDIDATES frames, all pairs are computed at once. Beyond that, each row is computed on
@@ -93,11 +86,10 @@ def similarity_rows(appearance: NDArray[np.float32]) -> Callable[[int], NDArray[
     return lambda row: vectors @ vectors[row]
 
 
-THUMBNAILS_AT_ONCE = 32
-"""Thumbnails per task: few enough to stay in a core's cache."""
+THUMBNAILS_AT_ONCE = 32  # thumbnails per task: few enough to stay in a core's cache
 
 
-def sharpness(intensity: NDArray[np.float64], kernel: int) -> NDArray[np.float64]:
+def sharpness(intensity: Doubles, kernel: int) -> Doubles:
     """How much detail reblurring removes: 1 − max over directions of the blur estimate β. (n, h, w) → (n,).
 
     A direction without any variation counts as fully blurred, so a flat image is not sharp.
@@ -105,7 +97,7 @@ def sharpness(intensity: NDArray[np.float64], kernel: int) -> NDArray[np.float64
     return 1.0 - np.maximum(_blur(intensity, 1, kernel), _blur(intensity, 2, kernel))
 
 
-def _blur(intensity: NDArray[np.float64], axis: int, kernel: int) -> NDArray[np.float64]:
+def _blur(intensity: Doubles, axis: int, kernel: int) -> Doubles:
     """β: the share of the variation along an axis that survives a mean of `kernel` neighbours along it."""
     margin = [(0, 0), (0, 0), (0, 0)]
     margin[axis] = (kernel // 2, kernel // 2)
@@ -118,7 +110,7 @@ def _blur(intensity: NDArray[np.float64], axis: int, kernel: int) -> NDArray[np.
     return np.asarray(np.divide(left, total, out=np.ones_like(total), where=total > 0))
 
 
-def exposedness(thumbnails: Pixels, mean: float, sigma: float) -> NDArray[np.float64]:
+def exposedness(thumbnails: Pixels, mean: float, sigma: float) -> Doubles:
     """Mean over pixels of Π_c exp(−(I_c − μ)² / 2σ²). (n, h, w, 3) → (n,).
 
     >>> exposedness(np.full((1, 1, 1, 3), 128, np.uint8), mean=0.5, sigma=0.2).round(3).tolist()
@@ -130,10 +122,10 @@ def exposedness(thumbnails: Pixels, mean: float, sigma: float) -> NDArray[np.flo
     return np.asarray(product.mean(axis=(1, 2)), dtype=np.float64)
 
 
-def observability(thumbnails: Pixels, config: IndexConfig) -> NDArray[np.float32]:
+def observability(thumbnails: Pixels, config: IndexConfig) -> Floats:
     """O_n = sharpness · exposedness, in [0, 1]. (n, h, w, 3) → (n,)."""
 
-    def some(start: int) -> NDArray[np.float32]:
+    def some(start: int) -> Floats:
         few = thumbnails[start : start + THUMBNAILS_AT_ONCE]
         exposed = exposedness(few, config.exposure_mean, config.exposure_sigma)
         return (sharpness(gray(few), config.blur_kernel) * exposed).astype(np.float32)

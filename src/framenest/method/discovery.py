@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import DiscoveryConfig
+from framenest.frames import Floats, Ints
 from framenest.method.index import interior, segments
 
-Cues = Mapping[str, NDArray[np.float32]]
+Cues = Mapping[str, Floats]
 """(n,) arrays by name. A cue `x` enters the evidence with the weight `DiscoveryConfig.x_weight`."""
 
 
-def noisy_or(matches: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+def noisy_or(matches: Sequence[Floats]) -> Floats:
     """(n,) 1 − Π(1 − ρ): how surely a frame matches one of several strings. matches: (n,) in [0, 1] each.
 
     >>> noisy_or([np.array([0.5, 0.0], np.float32), np.array([0.5, 1.0], np.float32)]).tolist()
@@ -28,13 +29,13 @@ def noisy_or(matches: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
     return np.asarray(1.0 - missed, dtype=np.float32)
 
 
-def evidence(cues: Cues, config: DiscoveryConfig) -> NDArray[np.float32]:
+def evidence(cues: Cues, config: DiscoveryConfig) -> Floats:
     """Eq. evidence: E_n = λr·ρ_n + λΔ·Δ_n + λo·O_n; + λs·ς_n with a transcript. (n,)."""
     total = sum(getattr(config, f"{name}_weight") * cue.astype(np.float64) for name, cue in cues.items())
     return np.asarray(total, dtype=np.float32)
 
 
-def activate(scores: NDArray[np.float32], length: int, ratio: float) -> list[int]:
+def activate(scores: Floats, length: int, ratio: float) -> list[int]:
     """The ⌈ηJ⌉ segments with the highest mean probe evidence, ascending; ties go to the earlier.
 
     scores: (P,) probe evidence; length: probes in a segment; ratio: η.
@@ -45,7 +46,7 @@ def activate(scores: NDArray[np.float32], length: int, ratio: float) -> list[int
     return sorted(best(means, wanted))
 
 
-def anchors(scores: NDArray[np.float32], active: list[int], length: int, count: int) -> list[int]:
+def anchors(scores: Floats, active: list[int], length: int, count: int) -> list[int]:
     """Positions of the `count` best probes of each active segment, ascending; ties go to the earlier."""
     parts = segments(len(scores), length)
     return sorted(
@@ -58,7 +59,7 @@ def best(values: NDArray[np.floating[Any]], count: int) -> list[int]:
     return [int(i) for i in np.argsort(-values, kind="stable")[:count]]
 
 
-def zoom(probes: NDArray[np.int64], anchor_positions: list[int], count: int) -> NDArray[np.int64]:
+def zoom(probes: Ints, anchor_positions: list[int], count: int) -> Ints:
     """Eq. zoom: `count` new frames on each available side of every anchor, ascending and distinct.
 
     probes: (P,) ascending frame numbers; anchor_positions: positions in it.
@@ -70,9 +71,7 @@ def zoom(probes: NDArray[np.int64], anchor_positions: list[int], count: int) -> 
     return np.array(sorted(frames), dtype=np.int64)
 
 
-def refine(
-    relevance: NDArray[np.float32], again: NDArray[np.int64], judged: NDArray[np.float32]
-) -> NDArray[np.float32]:
+def refine(relevance: Floats, again: Ints, judged: Floats) -> Floats:
     """Relevance (n,) with the candidates at positions `again` (k,) replaced by what was `judged` (k,).
 
     The others are capped at the lowest judged score, so that none scores above a judged one.
@@ -82,6 +81,6 @@ def refine(
     """
     if not len(again):
         return relevance
-    result: NDArray[np.float32] = np.minimum(relevance, judged.min())
+    result: Floats = np.minimum(relevance, judged.min())
     result[again] = judged
     return result

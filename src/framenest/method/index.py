@@ -9,12 +9,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from framenest.cache.hashes import digest
 from framenest.config import IndexConfig
 from framenest.errors import ConfigError, VideoError
-from framenest.frames import Pixels, VideoInfo
+from framenest.frames import Array, Doubles, Floats, Ints, Pixels, VideoInfo
 from framenest.method.cues import encode
 from framenest.protocols import Store
 from framenest.video.decoder import Decoder
@@ -29,7 +28,7 @@ def probe_count(num_frames: int, duration: float, base: int, extra: int, saturat
     return min(num_frames, math.floor(base + min(duration / saturation, 1.0) * extra))
 
 
-def probe_grid(first: int, last: int, count: int) -> NDArray[np.int64]:
+def probe_grid(first: int, last: int, count: int) -> Ints:
     """`count` distinct frame numbers spread evenly over first..last, both included; `first` if count is 1.
 
     >>> probe_grid(0, 9, 4).tolist()
@@ -42,7 +41,7 @@ def probe_grid(first: int, last: int, count: int) -> NDArray[np.int64]:
     return first + (2 * steps * (last - first) + (count - 1)) // (2 * (count - 1))
 
 
-def fill_gaps(grid: NDArray[np.int64], seconds: NDArray[np.float64], max_gap: float) -> NDArray[np.int64]:
+def fill_gaps(grid: Ints, seconds: Doubles, max_gap: float) -> Ints:
     """The probes, and as many more as needed so that no two neighbours are more than `max_gap` seconds apart.
 
     grid: (P,) ascending frame numbers; seconds: (N,) of every frame of the video. A stretch without any frame
@@ -73,7 +72,7 @@ def segments(count: int, length: int) -> list[slice]:
     return [slice(at, min(at + length, count)) for at in range(0, count, length)]
 
 
-def interior(a: int, b: int, count: int) -> NDArray[np.int64]:
+def interior(a: int, b: int, count: int) -> Ints:
     """Uni(a, b, c): `count` frame numbers evenly spaced strictly between a and b; all if there are fewer.
 
     >>> interior(10, 20, 2).tolist()
@@ -88,7 +87,7 @@ def interior(a: int, b: int, count: int) -> NDArray[np.int64]:
     return a + (2 * (b - a) * steps + (count + 1)) // (2 * (count + 1))
 
 
-def snap_to_keys(grid: NDArray[np.int64], keys: NDArray[np.int64], longest: float = 4.0) -> NDArray[np.int64]:
+def snap_to_keys(grid: Ints, keys: Ints, longest: float = 4.0) -> Ints:
     """Move each probe to the nearest key frame in its cell; drop probes whose cell has none.
 
     A cell runs between the midpoints to the neighbouring probes. If dropping would leave a gap of more than
@@ -115,7 +114,7 @@ def snap_to_keys(grid: NDArray[np.int64], keys: NDArray[np.int64], longest: floa
     return np.array(probes, dtype=np.int64) if probes else grid
 
 
-def _fill(a: int, b: int, dropped: NDArray[np.int64], widest: float) -> list[int]:
+def _fill(a: int, b: int, dropped: Ints, widest: float) -> list[int]:
     """Dropped probes that stay, so that no gap between a and b is wider than `widest`."""
     within = dropped[(dropped > a) & (dropped < b)]
     if b - a <= widest or not len(within):
@@ -146,18 +145,18 @@ class SparseIndex:
     """
 
     video: VideoInfo
-    frames: NDArray[np.int64]
-    seconds: NDArray[np.float64]
+    frames: Ints
+    seconds: Doubles
     thumbnails: Pixels
-    change: NDArray[np.float32]
-    observability: NDArray[np.float32]
+    change: Floats
+    observability: Floats
     config: IndexConfig
     window: tuple[int, int]
     span: tuple[float, float]
-    substitutes: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    substitutes: Ints = field(default_factory=lambda: np.zeros((0, 2), np.int64))
 
     @cached_property
-    def appearance(self) -> NDArray[np.float32]:
+    def appearance(self) -> Floats:
         """(P, d) unit vectors f_n of the thumbnails."""
         return encode(self.thumbnails)
 
@@ -195,12 +194,12 @@ class SparseIndex:
             "span": list(self.span),
         }
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         names = ("frames", "seconds", "thumbnails", "change", "observability", "substitutes")
         return {name: getattr(self, name) for name in names}
 
 
-def window(seconds: NDArray[np.float64], config: IndexConfig) -> tuple[int, int]:
+def window(seconds: Doubles, config: IndexConfig) -> tuple[int, int]:
     """First and last frame between config.start and config.end. seconds: (N,) of every frame."""
     first = int(np.searchsorted(seconds, config.start - 1e-9, side="left"))
     end = np.inf if config.end is None else config.end
@@ -213,7 +212,7 @@ def window(seconds: NDArray[np.float64], config: IndexConfig) -> tuple[int, int]
     return first, last
 
 
-def choose_probes(decoder: Decoder, config: IndexConfig) -> tuple[tuple[int, int], NDArray[np.int64]]:
+def choose_probes(decoder: Decoder, config: IndexConfig) -> tuple[tuple[int, int], Ints]:
     """The window and the frame numbers of the probes in it."""
     seconds = decoder.seconds
     first, last = window(seconds, config)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from framenest.cache.directory import keep
 from framenest.config import DEFAULT_PRESET, DiscoveryConfig, MECConfig, ScorerConfig, must_be
 from framenest.errors import BudgetError, ConfigError, VideoError
+from framenest.frames import Floats, Ints, Mask
 from framenest.method import discovery
 from framenest.method.cues import blank, change, encode, observability
 from framenest.method.discovery import noisy_or, refine
@@ -256,7 +257,7 @@ class MEC:
         keep(self.session.store, key, index.header(), index.arrays())
         return index
 
-    def _passing(self, decoder: Decoder, probes: NDArray[np.int64], zooms: bool) -> NDArray[np.int64]:
+    def _passing(self, decoder: Decoder, probes: Ints, zooms: bool) -> Ints:
         """The frames that a question may zoom to and that the decoder passes on the way to the probes."""
         if not zooms:
             return NO_FRAMES
@@ -282,15 +283,13 @@ def _texts(
 class _Scored:
     """Frames with their cues, the relevance of each text by itself, how they look and their labels."""
 
-    frames: NDArray[np.int64]
-    cues: dict[str, NDArray[np.float32]]
-    matches: dict[str, NDArray[np.float32]]
-    appearance: NDArray[np.float32]
-    blank: NDArray[np.bool_]
-    certainty: NDArray[np.float32]
-    """Of each frame, the surest text; or none at all."""
-    labels: NDArray[np.object_]
-    """Of each frame, or none at all."""
+    frames: Ints
+    cues: dict[str, Floats]
+    matches: dict[str, Floats]
+    appearance: Floats
+    blank: Mask
+    certainty: Floats  # of each frame, the surest text; or none at all
+    labels: NDArray[np.object_]  # of each frame, or none at all
 
     def join(self, other: _Scored) -> _Scored:
         """These and other frames, in order of time."""
@@ -352,13 +351,7 @@ class _Scoring:
             observable = observability(zoomed.thumbnails, index.config)
         return self._scored(zoomed, appearance, changed, observable)
 
-    def _scored(
-        self,
-        features: Features,
-        appearance: NDArray[np.float32],
-        changed: NDArray[np.float32],
-        observable: NDArray[np.float32],
-    ) -> _Scored:
+    def _scored(self, features: Features, appearance: Floats, changed: Floats, observable: Floats) -> _Scored:
         video, frames = self._features, features.frames
         matches = [video.relevance(features, text, self._probes) for text in self._texts]
         by_text = [video.labels(features, text, self._probes) for text in self._texts]

@@ -8,21 +8,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from framenest.config import RankingConfig
+from framenest.frames import Doubles, Floats, Ints, Mask
 from framenest.method.cues import similarity_rows
 from framenest.method.ranking import CandidatePool
-
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 
 class Order(NamedTuple):
     """(M,) positions in the pool, best first; and the terms of each choice, (M,) by rank, by name."""
 
-    order: NDArray[np.int64]
-    terms: dict[str, Floats]
+    order: Ints
+    terms: dict[str, Doubles]
 
 
 @dataclass(frozen=True)
@@ -48,8 +45,8 @@ class UtilityPart(NamedTuple):
 
     name: str
     about: str
-    values: Floats
-    weights: Floats | None = None
+    values: Doubles
+    weights: Doubles | None = None
 
 
 UTILITY = Term(
@@ -67,17 +64,17 @@ def evidence_weight(rank: int, config: RankingConfig, horizon: int) -> float:
     return float(low + (high - low) * (1.0 - (rank / horizon) ** config.gamma))
 
 
-def coverage(nearest: Floats, num_frames: int, rank: int) -> Floats:
+def coverage(nearest: Doubles, num_frames: int, rank: int) -> Doubles:
     """Eq. coverage: H_n(k) = min(1, nearest / (N/k)), nearest = frames to the nearest chosen one. (n,)."""
     return np.minimum(1.0, nearest / (num_frames / rank))
 
 
-def diversity(similarity: Floats) -> Floats:
+def diversity(similarity: Doubles) -> Doubles:
     """Eq. diversity: D_n(k) = 1 − similarity to the most similar chosen frame. (n,)."""
     return 1.0 - similarity
 
 
-def choose(utility: Floats, before: NDArray[np.int64], spoken: Mask | None) -> int:
+def choose(utility: Doubles, before: Ints, spoken: Mask | None) -> int:
     """The position of the next rank: the highest utility; ties go to the earlier frame.
 
     Rank 3 is a frame of the passage that answers the question, unless rank 1 or 2 is one.
@@ -94,9 +91,9 @@ def choose(utility: Floats, before: NDArray[np.int64], spoken: Mask | None) -> i
 
 
 def greedy(
-    frames: NDArray[np.int64],
-    evidence: NDArray[np.float32],
-    appearance: NDArray[np.float32],
+    frames: Ints,
+    evidence: Floats,
+    appearance: Floats,
     num_frames: int,
     config: RankingConfig,
     spoken: Mask | None = None,
@@ -160,7 +157,7 @@ class PaperRule:
         UTILITY,
     )
 
-    def order(self, pool: CandidatePool, appearance: NDArray[np.float32], blank: Mask, spoken: Mask) -> Order:
+    def order(self, pool: CandidatePool, appearance: Floats, blank: Mask, spoken: Mask) -> Order:
         """Rank the candidates of a pool by its settings.
 
         appearance: (n, d) unit vectors. blank: (n,) frames that show nothing. spoken: as for `choose`.
@@ -168,7 +165,7 @@ class PaperRule:
         return greedy(pool.frames, pool.evidence, appearance, pool.num_frames, pool.config.ranking, spoken)
 
     def parts(
-        self, evidence: Floats, terms: Mapping[str, Floats], config: RankingConfig
+        self, evidence: Doubles, terms: Mapping[str, Doubles], config: RankingConfig
     ) -> list[UtilityPart]:
         """What makes up the utility of every rank. evidence: (M,) by rank."""
         horizon = len(evidence)
@@ -182,7 +179,7 @@ class PaperRule:
         return parts
 
 
-def still_on(distance: Floats, shortest: float, longest: float) -> Floats:
+def still_on(distance: Doubles, shortest: float, longest: float) -> Doubles:
     """κ_t: the probability that an event seen at one moment is still on at another.
 
     Events last between a (shortest) and b (longest) seconds, spread log-uniformly. With L = ln(b/a):
@@ -199,15 +196,12 @@ def still_on(distance: Floats, shortest: float, longest: float) -> Floats:
     return np.asarray(chance / math.log(longest / shortest))
 
 
-LEAST_RELEVANCE = 1e-6
-"""Relevance below this counts as this, so that the depth of a dip is defined."""
-AFTER_ALL = -1e6
-"""Added to the utility of frames that show nothing."""
-IDENTICAL_LOOK = 0.9
-"""The probability that two identical images show the same thing."""
+LEAST_RELEVANCE = 1e-6  # relevance below this counts as this, so that the depth of a dip is defined
+AFTER_ALL = -1e6  # added to the utility of frames that show nothing
+IDENTICAL_LOOK = 0.9  # the probability that two identical images show the same thing
 
 
-def no_dip(relevance: Floats, chosen: int) -> Floats:
+def no_dip(relevance: Doubles, chosen: int) -> Doubles:
     """r_nm: the lowest relevance between each frame and the chosen one, as a share of the lower of the two.
 
     relevance: (n,) in time order, more than 0; chosen: position of m. Returns (n,) in (0, 1]; 1 if relevance
@@ -223,7 +217,7 @@ def no_dip(relevance: Floats, chosen: int) -> Floats:
     return lowest
 
 
-def same_event(seconds: Floats, relevance: Floats, chosen: int, config: RankingConfig) -> Floats:
+def same_event(seconds: Doubles, relevance: Doubles, chosen: int, config: RankingConfig) -> Doubles:
     """κ_nm: the chance that each frame shows the same event as the chosen one, or the same scene. (n,).
 
     A scene lasts longer than an event, and ends where relevance dips.
@@ -234,16 +228,16 @@ def same_event(seconds: Floats, relevance: Floats, chosen: int, config: RankingC
     return np.maximum(event, scene)
 
 
-def same_look(similarity: Floats, least: float) -> Floats:
+def same_look(similarity: Doubles, least: float) -> Doubles:
     """κ_a = 0.9 · clip((s − s₀)/(1 − s₀), 0, 1): the same image shows the same thing. (n,)."""
     return IDENTICAL_LOOK * np.minimum(np.maximum(similarity - least, 0.0) * (1 / (1.0 - least)), 1.0)
 
 
 def residual(
-    seconds: NDArray[np.float64],
-    relevance: NDArray[np.float32],
-    evidence: NDArray[np.float32],
-    appearance: NDArray[np.float32],
+    seconds: Doubles,
+    relevance: Floats,
+    evidence: Floats,
+    appearance: Floats,
     config: RankingConfig,
     blank: Mask | None = None,
     spoken: Mask | None = None,
@@ -316,12 +310,12 @@ class ResidualRule:
         UTILITY,
     )
 
-    def order(self, pool: CandidatePool, appearance: NDArray[np.float32], blank: Mask, spoken: Mask) -> Order:
+    def order(self, pool: CandidatePool, appearance: Floats, blank: Mask, spoken: Mask) -> Order:
         relevance, config = pool.cues["relevance"], pool.config.ranking
         return residual(pool.seconds, relevance, pool.evidence, appearance, config, blank, spoken)
 
     def parts(
-        self, evidence: Floats, terms: Mapping[str, Floats], config: RankingConfig
+        self, evidence: Doubles, terms: Mapping[str, Doubles], config: RankingConfig
     ) -> list[UtilityPart]:
         floor = config.evidence_floor
         added = "Its evidence, plus a little that every frame gets."

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from framenest.config import must_be
 from framenest.errors import BudgetError, ConfigError, FramenestError, VideoError
-from framenest.frames import ImageSpec, Pixels, VideoInfo, check_length
+from framenest.frames import Doubles, ImageSpec, Ints, Mask, Pixels, VideoInfo, check_length
 from framenest.image_tokens import Size
 from framenest.images import STRIP_HEIGHT, ImageLimits, strip_html
 from framenest.progress import ShowProgress, shown
@@ -23,8 +22,7 @@ from framenest.text import clock
 from framenest.video.decoder import Decoder
 from framenest.video.opening import Video, reopen
 
-STRIP_FRAMES = 32
-"""Frames of a prefix that a notebook shows."""
+STRIP_FRAMES = 32  # frames of a prefix that a notebook shows
 
 
 class PrefixFrame(NamedTuple):
@@ -60,9 +58,9 @@ class Prefix:
 
     video: VideoInfo
     budget: int
-    frames: NDArray[np.int64]
-    seconds: NDArray[np.float64]
-    ranks: NDArray[np.int64] | None
+    frames: Ints
+    seconds: Doubles
+    ranks: Ints | None
     complete: bool = False
     why: str = ""
     question: str | None = None
@@ -174,7 +172,7 @@ class Prefix:
         if done < len(self):
             raise VideoError(f"{len(self) - done} of {len(self)} frames no longer decode")
 
-    def part(self, places: NDArray[np.int64] | NDArray[np.bool_]) -> Prefix:
+    def part(self, places: Ints | Mask) -> Prefix:
         """Some of the frames, by their places here: (n,) ascending numbers or (K,) booleans."""
         ranks = None if self.ranks is None else self.ranks[places]
         frames, seconds = self.frames[places], self.seconds[places]
@@ -237,17 +235,11 @@ class Prefix:
         """Read what `to_json` wrote; BadField names a wrong field, below the field `where` of the file."""
         fields = convert(data, PrefixFields, where)
         video.check_frames(fields.frames, fields.seconds, where)
-        if fields.ranks is not None:
-            check_length(fields.ranks, len(fields.frames), f"{where}.ranks".lstrip("."))
-        return cls(
-            video,
-            fields.budget,
-            np.array(fields.frames, dtype=np.int64),
-            np.array(fields.seconds, dtype=np.float64),
-            None if fields.ranks is None else np.array(fields.ranks, dtype=np.int64),
-            fields.complete,
-            fields.why,
-        )
+        if (ranks := fields.ranks) is not None:
+            check_length(ranks, len(fields.frames), f"{where}.ranks".lstrip("."))
+        frames, seconds = np.array(fields.frames, np.int64), np.array(fields.seconds, np.float64)
+        places = None if ranks is None else np.array(ranks, np.int64)
+        return cls(video, fields.budget, frames, seconds, places, fields.complete, fields.why)
 
 
 class PrefixFields(msgspec.Struct):

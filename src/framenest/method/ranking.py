@@ -14,12 +14,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
 
 from framenest.cache.files import write_atomic
 from framenest.config import MECConfig
 from framenest.errors import BudgetError
-from framenest.frames import VideoInfo, check_length
+from framenest.frames import Array, Doubles, Floats, Ints, Mask, VideoInfo, check_length
 from framenest.image_tokens import Size, TokenBudget
 from framenest.method.discovery import Cues
 from framenest.method.index import segments
@@ -62,10 +61,8 @@ class Stats:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-HEARD = 0.5
-"""From this value of the speech cue on, the transcript is about the question."""
-MATCHING_RELEVANCE, MATCHING_CERTAINTY = 0.4, 0.25
-"""Of a frame that matches the question, at least."""
+HEARD = 0.5  # from this value of the speech cue on, the transcript is about the question
+MATCHING_RELEVANCE, MATCHING_CERTAINTY = 0.4, 0.25  # of a frame that matches the question, at least
 SAID_LETTERS = 60  # shown of what is said
 QUOTABLE, UNCLEAR = 0.5, "speech, not clearly heard"
 """Confidence from which a reason quotes what is said, and what it says instead."""
@@ -107,17 +104,17 @@ class CandidatePool:
     scorer: str
     config: MECConfig
     num_frames: int
-    frames: NDArray[np.int64]
-    seconds: NDArray[np.float64]
-    is_zoom: NDArray[np.bool_]
+    frames: Ints
+    seconds: Doubles
+    is_zoom: Mask
     cues: Cues
-    evidence: NDArray[np.float32]
+    evidence: Floats
     active: tuple[int, ...]
     anchors: tuple[int, ...]
     look_for: LookFor | None = None
     matches: Cues = field(default_factory=dict)
     transcript: Transcript | None = None
-    certainty: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+    certainty: Floats = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     labels: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -147,8 +144,8 @@ class Ranking:
     """
 
     pool: CandidatePool
-    order: NDArray[np.int64]
-    terms: Mapping[str, NDArray[np.float64]]
+    order: Ints
+    terms: Mapping[str, Doubles]
     stats: Stats
 
     video = cached_property[VideoInfo](attrgetter("pool.video"))
@@ -159,10 +156,10 @@ class Ranking:
     look_for = cached_property[LookFor | None](attrgetter("pool.look_for"))
     transcript = cached_property[Transcript | None](attrgetter("pool.transcript"))
 
-    frames = cached_property[NDArray[np.int64]](lambda self: self.pool.frames[self.order])
-    seconds = cached_property[NDArray[np.float64]](lambda self: self.pool.seconds[self.order])
-    is_zoom = cached_property[NDArray[np.bool_]](lambda self: self.pool.is_zoom[self.order])
-    evidence = cached_property[NDArray[np.float32]](lambda self: self.pool.evidence[self.order])
+    frames = cached_property[Ints](lambda self: self.pool.frames[self.order])
+    seconds = cached_property[Doubles](lambda self: self.pool.seconds[self.order])
+    is_zoom = cached_property[Mask](lambda self: self.pool.is_zoom[self.order])
+    evidence = cached_property[Floats](lambda self: self.pool.evidence[self.order])
     cues = cached_property[Cues](lambda self: {name: cue[self.order] for name, cue in self.pool.cues.items()})
 
     @property
@@ -333,7 +330,7 @@ class Ranking:
 
     def _rows(self) -> list[dict[str, Any]]:
         """One object per rank, for people and scripts that read the file."""
-        measures: dict[str, NDArray[Any]] = {**self.cues, "evidence": self.evidence, **self.terms}
+        measures: dict[str, Array] = {**self.cues, "evidence": self.evidence, **self.terms}
         columns = {name: _plain(values) for name, values in measures.items()}
         places = zip(self.frames.tolist(), self.seconds.tolist(), self.is_zoom.tolist(), strict=True)
         return [
@@ -401,7 +398,7 @@ class Ranking:
         return load_file(path, "ranking", RANKING_FORMAT, cls.from_json)
 
 
-def _plain(array: NDArray[Any]) -> list[Any]:
+def _plain(array: Array) -> list[Any]:
     """JSON values that read back bit for bit: float32 with its shortest digits."""
     return [float(str(value)) for value in array] if array.dtype == np.float32 else array.tolist()
 
@@ -463,7 +460,7 @@ def _positions(file: RankingFile) -> list[int]:
     return list(positions)
 
 
-def _terms(file: RankingFile, rows: list[dict[str, Any]]) -> dict[str, NDArray[np.float64]]:
+def _terms(file: RankingFile, rows: list[dict[str, Any]]) -> dict[str, Doubles]:
     facts = ("rank", "frame", "seconds", "from", "evidence", "said", "role", "reason", *file.pool.cues)
     return {
         name: np.array([convert(row.get(name), Number, f"ranks[{i}].{name}") for i, row in enumerate(rows)])
@@ -472,7 +469,7 @@ def _terms(file: RankingFile, rows: list[dict[str, Any]]) -> dict[str, NDArray[n
     }
 
 
-def _float_columns(columns: Mapping[Any, Any], count: int, where: str) -> dict[str, NDArray[np.float32]]:
+def _float_columns(columns: Mapping[Any, Any], count: int, where: str) -> dict[str, Floats]:
     """Arrays of the columns of a file, each with one number per candidate."""
     arrays = {}
     for name, column in columns.items():

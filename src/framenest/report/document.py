@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from framenest.config import PRESETS, DiscoveryConfig, IndexConfig, MECConfig
 from framenest.errors import ConfigError
+from framenest.frames import Array
 from framenest.method.index import segments
 from framenest.method.ordering import RULES
 from framenest.method.ranking import CandidatePool, Ranking
@@ -64,7 +64,7 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
     preset, changed = preset_of(ranking.config, has_question=ranking.question is not None)
     pool, index = ranking.pool, ranking.config.index
     end = ranking.video.duration if index.end is None else min(index.end, ranking.video.duration)
-    columns: dict[str, NDArray[Any]] = {**ranking.cues, "evidence": ranking.evidence, **ranking.terms}
+    columns: dict[str, Array] = {**ranking.cues, "evidence": ranking.evidence, **ranking.terms}
     entry: dict[str, Any] = {
         "kind": "ranking",
         "selector": "mec",
@@ -129,7 +129,7 @@ def _places(source: Ranking | CandidatePool) -> dict[str, Any]:
     }
 
 
-def _rounded(values: NDArray[Any]) -> list[float]:
+def _rounded(values: Array) -> list[float]:
     """Rounded to four digits, more than a page shows."""
     return [round(float(value), 4) for value in values]
 

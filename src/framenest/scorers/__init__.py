@@ -23,8 +23,7 @@ from framenest.protocols import MatchStrength, Progress, Scorer, ScorerLoader
 from framenest.text import size_text
 
 SCORERS = "framenest.scorers"
-BEST_FIRST = ("blip2", "siglip2", "onnx", "onnx-fast", "clip", "tags")
-"""The order in which "auto" tries them."""
+BEST_FIRST = ("blip2", "siglip2", "onnx", "onnx-fast", "clip", "tags")  # the order in which "auto" tries them
 WITH_ARGUMENT = {"table": "table:FILE", "noisy-truth": "noisy-truth:SNR"}
 
 

@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.config import Calibration
-from framenest.frames import Floats
+from framenest.frames import Doubles, Floats
 from framenest.protocols import Encoded, MatchStrength
 
 CENTRE_PERCENTILE = 96.5
 SLOPE_DEVIATIONS = 0.5
 OF_CLIP, OF_SIGLIP = (0.64, 0.6), (0.565, 0.554)
 """Levels of (1 + cosine) / 2: cosines of 0.28 and 0.2, and of 0.13 and 0.108. Not measured on questions."""
-SIGLIP_RELEVANCE = "sigmoid of the model's logit"
-SIGLIP_LEVELS = (0.1, 0.01)  # far below 0.5 even for good matches; not measured on questions
+SIGLIP = "sigmoid of the model's logit", (0.1, 0.01)
+"""What `plain` is, and its `match_levels`: far below 0.5 even for good matches; not measured on questions."""
 
-Scores = NDArray[np.float64]
+Scores = Doubles
 
 
 def standardise(scores: Scores, reference: Scores) -> Scores:
@@ -64,10 +64,8 @@ class Calibrated(ABC):
     """A scorer that calibrates its raw scores: "none" takes the model's own relevance, `plain`; "logistic"
     maps the scores over the video's probes."""
 
-    own_relevance: str
-    """What `plain` is, in words for the outputs."""
-    own_calibration: Literal["none", "logistic"] = "logistic"
-    """What "auto" means for this scorer."""
+    own_relevance: str  # what `plain` is, in words for the outputs
+    own_calibration: Literal["none", "logistic"] = "logistic"  # what "auto" means for this scorer
 
     match_levels: tuple[float, float] | None = None
     """Thresholds of `plain` for the best frame: from the first on, the match is strong; below the second, it
@@ -132,8 +130,7 @@ class DualScorer(Calibrated):
 
     own_relevance = "(1 + cosine) / 2"
     scale, bias = 1.0, 0.0
-    _asked: tuple[str, Floats] | None = None
-    """The last question and its vector."""
+    _asked: tuple[str, Floats] | None = None  # the last question and its vector
 
     @abstractmethod
     def _text(self, question: str) -> Floats:
@@ -145,7 +142,9 @@ class DualScorer(Calibrated):
         return np.asarray(self.scale * (self.frame_vectors(encoded).astype(np.float64) @ text) + self.bias)
 
     def plain(self, scores: Scores) -> Floats:
-        """(1 + cosine) / 2, clipped to [0, 1] in case of rounding errors."""
+        """SigLIP's own relevance if its scale and bias are known, else (1 + cosine) / 2 within [0, 1]."""
+        if self.match_levels:
+            return super().plain(scores)
         cosines = (scores - self.bias) / self.scale
         return ((1 + cosines) / 2).clip(0, 1).astype(np.float32)
 

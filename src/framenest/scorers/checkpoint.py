@@ -69,8 +69,7 @@ class InBackground(Generic[Model]):
     """
 
     def __init__(self, load: Callable[[], Model]) -> None:
-        self.timing = Timing()
-        """Counts the seconds spent waiting as the stage "load"."""
+        self.timing = Timing()  # counts the seconds spent waiting as the stage "load"
         self._model = EachProcess(lambda: _begin(load))
 
     def __call__(self) -> Model:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
-from framenest.frames import Floats, Pixels
+from framenest.frames import Floats, Ints, Pixels
 from framenest.scorers.question_text import COMMON
 
 COLOURS = ("black", "white", "grey", "red", "orange", "yellow", "green", "blue", "purple", "pink", "brown")
@@ -19,11 +18,11 @@ HUES = (12, 40, 68, 165, 255, 300, 345)  # degrees at which the next name begins
 BY_HUE = np.array([RED, ORANGE, YELLOW, GREEN, BLUE, PURPLE, PINK, RED])
 
 
-def colour_places(image: Pixels) -> NDArray[np.int64]:
+def colour_places(image: Pixels) -> Ints:
     """(32, 32) the places in COLOURS of the blocks of an image (h, w, 3)."""
     blocks = Image.fromarray(image).resize((BLOCKS, BLOCKS), Image.Resampling.BOX).convert("HSV")
     hue, saturation, value = np.moveaxis(np.asarray(blocks) / 255, -1, 0)
-    names: NDArray[np.int64] = BY_HUE[np.searchsorted(HUES, 360 * hue, side="right")]
+    names: Ints = BY_HUE[np.searchsorted(HUES, 360 * hue, side="right")]
     pale = saturation < 0.18
     names[(names == ORANGE) & (value < 0.6)] = BROWN
     names[(names == RED) & (saturation < 0.55) & (value > 0.65)] = PINK

@@ -13,13 +13,12 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from framenest.cache.directory import DirectoryStore, FeaturesLimit, UnwritableCache, keep
 from framenest.cache.hashes import digest
 from framenest.cache.remote import RemoteStore
 from framenest.errors import CacheWarning
-from framenest.frames import Array, Pixels
+from framenest.frames import Array, Ints, Pixels
 from framenest.protocols import Encoded, Holder, Scorer, Store
 from framenest.text import size_text
 from framenest.video.decoder import Decoder
@@ -28,8 +27,7 @@ FEATURES_FORMAT = 1
 FEATURES_HEADER = {"format": FEATURES_FORMAT, "kind": "features"}
 KEPT_BY_DEFAULT = 512 * 2**20
 """Features of one video are cached up to this many bytes; larger ones only on request."""
-LATE = 8 * 2**20
-"""A part of this many bytes or more is written in the background."""
+LATE = 8 * 2**20  # a part of this many bytes or more is written in the background
 
 _writes: list[Future[None]] = []
 
@@ -59,7 +57,7 @@ def finish_writes() -> None:
 class Features:
     """Features of n frames, which ascend: thumbnails (n, h, w, 3) and the scorer's arrays of n rows."""
 
-    frames: NDArray[np.int64]
+    frames: Ints
     thumbnails: Pixels
     encoded: Encoded
 
@@ -73,11 +71,11 @@ class Features:
         encoded = {name: _join([p.encoded[name] for p in parts])[order] for name in parts[0].encoded}
         return cls(frames, thumbnails, encoded)
 
-    def missing(self, frames: NDArray[np.int64]) -> NDArray[np.int64]:
+    def missing(self, frames: Ints) -> Ints:
         """The frames that are not here, in the order given."""
         return frames[np.isin(frames, self.frames, invert=True)]
 
-    def take(self, frames: NDArray[np.int64]) -> Features:
+    def take(self, frames: Ints) -> Features:
         """Only these frames, ascending, all of which must be here; a view if they are contiguous."""
         places = np.searchsorted(self.frames, frames)
         contiguous = len(places) > 0 and places[-1] - places[0] + 1 == len(places)
@@ -130,8 +128,7 @@ class FeatureParts:
         self._keep = keep
         self._limit = limit
         self._warned = False
-        self._write: Future[None] | None = None
-        """The last background write of this video."""
+        self._write: Future[None] | None = None  # the last background write of this video
         self._parts = [*self._stored_parts(scorer.hold if isinstance(scorer, Holder) else None)]
 
     @property
@@ -139,13 +136,13 @@ class FeatureParts:
         """Bytes of all parts in memory."""
         return sum(part.nbytes for part in self._parts)
 
-    def missing(self, frames: NDArray[np.int64]) -> NDArray[np.int64]:
+    def missing(self, frames: Ints) -> Ints:
         """The frames that no part has."""
         for part in self._parts:
             frames = part.missing(frames)
         return frames
 
-    def take(self, frames: NDArray[np.int64]) -> list[Features]:
+    def take(self, frames: Ints) -> list[Features]:
         """The frames that are here, part by part."""
         held = [(part, np.intersect1d(frames, part.frames)) for part in self._parts]
         return [part.take(mine) for part, mine in held if len(mine)]

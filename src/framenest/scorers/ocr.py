@@ -16,21 +16,14 @@ from PIL import Image
 from framenest.cache.directory import DirectoryStore
 from framenest.config import ScorerConfig
 from framenest.errors import needs_extra
-from framenest.frames import Floats, FrameBatch, ImageSpec, Pixels
+from framenest.frames import Doubles, Floats, FrameBatch, ImageSpec, Ints, Pixels
 from framenest.protocols import Encoded, MatchStrength, Progress, Store
 from framenest.scorers.checkpoint import InBackground
-from framenest.scorers.question_text import (
-    SentenceEncoder,
-    has_kind_of_text,
-    items,
-    matching,
-    text_vectors,
-)
+from framenest.scorers.question_text import SentenceEncoder, has_kind_of_text, items, matching, text_vectors
 from framenest.scorers.speech import answering
 from framenest.scorers.video_features import VideoFeatures
 
-TEXT_BYTES = 1024
-"""Bytes of text kept per frame."""
+TEXT_BYTES = 1024  # bytes of text kept per frame
 OCR_PIXELS = 480
 LOOK_PIXELS, READ_PIXELS = 320, 640  # long sides at which text is looked for, and at which its lines are
 LOOK_LEVEL = 0.3  # confidence in text from which a frame is read; at 0.5, small print is overlooked
@@ -45,8 +38,7 @@ STRONG_TEXT, NO_TEXT = 0.55, 0.25
 WRITTEN_WEIGHT = 0.8  # of what is written in the relevance, if a line strongly answers; the rest is seen
 REASON_LETTERS = 80  # shown of a line
 
-Readings = dict[int, tuple[str, float]]
-"""By a hash of a line's picture: the line, and how sure OCR is of it."""
+Readings = dict[int, tuple[str, float]]  # by a hash of a line's picture: the line, and how sure OCR is of it
 
 
 class OcrScorer:
@@ -156,10 +148,10 @@ class ScreenText:
         self, features: VideoFeatures, question: str, encoder: SentenceEncoder, store: Store
     ) -> None:
         self._features, self._question, self._encoder, self._store = features, question, encoder, store
-        self._probes: tuple[list[str], NDArray[np.float64]] | None = None
+        self._probes: tuple[list[str], Doubles] | None = None
 
     def join(
-        self, frames: NDArray[np.int64], relevance: Floats, reasons: Sequence[str]
+        self, frames: Ints, relevance: Floats, reasons: Sequence[str]
     ) -> tuple[Floats, list[str], Floats]:
         """Relevance (n,) in which what is written decides, as far as a line answers; reasons, the line read
         if it is one; and (n,) certainty, half of which is a strong line.

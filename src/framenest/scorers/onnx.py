@@ -20,15 +20,7 @@ from framenest.frames import Floats, FrameBatch, ImageSpec
 from framenest.models import Checkpoint, locate
 from framenest.processes import cores
 from framenest.protocols import Encoded, Progress
-from framenest.scorers.calibration import (
-    OF_CLIP,
-    OF_SIGLIP,
-    SIGLIP_LEVELS,
-    SIGLIP_RELEVANCE,
-    DualScorer,
-    Scores,
-    sigmoid,
-)
+from framenest.scorers.calibration import OF_CLIP, OF_SIGLIP, SIGLIP, DualScorer
 from framenest.scorers.checkpoint import (
     InBackground,
     Preprocessing,
@@ -61,7 +53,7 @@ class OnnxScorer(DualScorer):
         siglip = str(settings.get("model_type", "")).startswith("siglip")
         if checkpoint.name in LOGITS:
             self.scale, self.bias = LOGITS[checkpoint.name]
-            self.own_relevance, self.match_levels = SIGLIP_RELEVANCE, SIGLIP_LEVELS
+            self.own_relevance, self.match_levels = SIGLIP
         elif siglip and not self._logistic:
             raise ScorerError(
                 f"{checkpoint.name}: an ONNX export does not hold the logit's scale and bias, which "
@@ -86,10 +78,6 @@ class OnnxScorer(DualScorer):
     def load(cls, checkpoint: str, store: DirectoryStore, config: ScorerConfig, progress: Progress) -> Self:
         """The scorer over the default export, or a checkpoint's (org/name or a folder)."""
         return cls(locate(cls.name, checkpoint, store, config.revision or ""), config)
-
-    def plain(self, scores: Scores) -> Floats:
-        """The sigmoid of SigLIP's logit if its scale and bias are known, otherwise (1 + cosine) / 2."""
-        return sigmoid(scores) if self.match_levels else super().plain(scores)
 
     def encode(self, frames: FrameBatch) -> Encoded:
         """Image vectors; see `framenest.Scorer`."""
@@ -121,13 +109,9 @@ class FastOnnxScorer(OnnxScorer):
 
 
 def onnx_session(path: Path, extra: str, threads: int | None = None, *, yielding: bool = False) -> Any:
-    """An onnxruntime session on the CPU.
+    """An onnxruntime session on the CPU, by default on all cores. extra: installs onnxruntime.
 
-    Args:
-        path: the model file.
-        extra: the extra to name if onnxruntime is not installed.
-        threads: all cores by default.
-        yielding: idle threads sleep instead of spinning, for models that run alongside decoders.
+    yielding: idle threads sleep instead of spinning, for models that run alongside decoders.
     """
     with needs_extra(extra, "onnxruntime"):
         import onnxruntime

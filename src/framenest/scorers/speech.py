@@ -7,22 +7,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from framenest.frames import Floats
+from framenest.frames import Doubles, Floats, Ints
 from framenest.protocols import Store
 from framenest.scorers.calibration import sigmoid
 from framenest.scorers.question_text import SentenceEncoder, items, matching, mentions, text_vectors
 from framenest.transcript import REACH, Line, Transcript
 
-PASSAGE_SECONDS = 6.0
-"""Seconds of a passage; longer ones dilute what they say."""
-STRIDE_SECONDS = 1.5
-"""Seconds between the starts of two overlapping passages."""
-PAUSE_SECONDS = 2.0
-"""Seconds of silence that end a passage."""
-WORDS_WEIGHT = 0.2
-"""How much names, numbers and rare words of the question add to the similarity."""
+PASSAGE_SECONDS = 6.0  # seconds of a passage; longer ones dilute what they say
+STRIDE_SECONDS = 1.5  # seconds between the starts of two overlapping passages
+PAUSE_SECONDS = 2.0  # seconds of silence that end a passage
+WORDS_WEIGHT = 0.2  # how much names, numbers and rare words of the question add to the similarity
 CENTRE_SCORE, SCORE_WIDTH = 0.47, 0.05
 """Score of a passage at which the cue is one half, and how fast it rises there. Sentences that answer a
 question score 0.6, others on the same subject 0.4, all others below 0.3."""
@@ -61,7 +56,7 @@ def passages(lines: Sequence[Line]) -> list[Passage]:
     return passages
 
 
-def answering(scores: NDArray[np.float64], reference: NDArray[np.float64], least: float = -np.inf) -> Floats:
+def answering(scores: Doubles, reference: Doubles, least: float = -np.inf) -> Floats:
     """(n,) in [0, 1]: scores mapped so that only the best few of the reference (m,) are high."""
     centre = min(float(np.percentile(reference, LOW_PERCENT)), float(reference.max()) - CLEAR)
     return sigmoid((scores - max(least, centre)) / SCORE_WIDTH)
@@ -92,14 +87,11 @@ class Speech:
         raw += WORDS_WEIGHT * matching(items(question), self._texts, self._texts, mentions)
         return answering(raw, raw, CENTRE_SCORE)
 
-    def cue(self, seconds: NDArray[np.float64], question: str, *, every_passage: bool = False) -> Floats:
-        """(n,) ς of the best passage at each time, 0 if nothing is said.
+    def cue(self, seconds: Doubles, question: str, *, every_passage: bool = False) -> Floats:
+        """(n,) ς of the best passage at each time of a frame, which ascend; 0 if nothing is said.
 
-        Args:
-            seconds: (n,) times of frames, ascending.
-            question: what was asked.
-            every_passage: if no frame lies in a passage, the nearest frame gets half of its ς, so that
-                nothing said between two probes is missed.
+        every_passage: if no frame lies in a passage, the nearest frame gets half of its ς, so that nothing
+        said between two probes is missed.
         """
         cue = np.zeros(len(seconds), dtype=np.float32)
         for passage, score in zip(self.passages, self.scores(question).tolist(), strict=True):
@@ -114,7 +106,7 @@ class Speech:
             )
         return cue
 
-    def on_screen(self, seconds: NDArray[np.float64], question: str) -> NDArray[np.int64]:
+    def on_screen(self, seconds: Doubles, question: str) -> Ints:
         """Positions of the frames during the best passage; none if its ς is below ANSWERS.
 
         Of equal passages, the earliest wins. Between two frames, the earlier one is still on screen.

@@ -15,12 +15,11 @@ from queue import SimpleQueue
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from framenest import models
 from framenest.cache.directory import DirectoryStore
 from framenest.config import Calibration, ScorerConfig
-from framenest.frames import Floats, FrameBatch, ImageSpec, Pixels
+from framenest.frames import Doubles, Floats, FrameBatch, ImageSpec, Ints, Mask, Pixels
 from framenest.processes import cores
 from framenest.protocols import Encoded, MatchStrength, Progress
 from framenest.scorers.calibration import Calibrated, Scores, certain, standardise
@@ -91,8 +90,7 @@ class TagScorer(Calibrated):
     """
 
     name = "tags"
-    batch = 32
-    """Enough frames for all threads, and one or two seconds of work for two of them."""
+    batch = 32  # enough frames for all threads, and one or two seconds of work for two of them
     own_relevance = "compares frames of this video, without calibration"
 
     def __init__(self, store: DirectoryStore, calibration: Calibration = "auto") -> None:
@@ -317,7 +315,7 @@ class TagScorer(Calibrated):
         sure, places = certain(value / (1 + value), SURE), self._colour_places(question)
         return np.maximum(sure, encoded["colours"][:, places].mean(axis=1)) if places else sure
 
-    def clearly_shows(self, encoded: Encoded, query: str) -> NDArray[np.bool_]:
+    def clearly_shows(self, encoded: Encoded, query: str) -> Mask:
         """(n,) whether both networks see the known things of a query, and few of its words are unknown.
 
         Of a word that both know, the geometric mean of their confidences counts. Never of what looks drawn.
@@ -341,7 +339,7 @@ class TagScorer(Calibrated):
         agreed = np.where(detected >= DETECTED, detected, 0) if alone else np.sqrt(seen["classes"] * detected)
         return np.asarray(agreed, dtype=np.float32)
 
-    def _readings(self, encoded: Encoded, question: Floats) -> list[NDArray[np.float64]]:
+    def _readings(self, encoded: Encoded, question: Floats) -> list[Doubles]:
         labels, probabilities = self._model().labels, encoded["classes"]
         readings = [
             probabilities @ _softmax(labels["classes"] @ question / SHARPNESS),
@@ -370,9 +368,7 @@ class _Models:
         vectors = text_vectors([PROMPT + name for name in names], self.sentences, store, "text")
         return np.where([[name != "-"] for name in names], vectors, 0)
 
-    def begin(
-        self, network: Callable[[Pixels], Floats], images: Pixels
-    ) -> tuple[list[Future[Floats]], NDArray[np.int64]]:
+    def begin(self, network: Callable[[Pixels], Floats], images: Pixels) -> tuple[list[Future[Floats]], Ints]:
         """Run a network on images, one per thread; equal neighbours run once. → rows, and (n,) which."""
         new = [i == 0 or not np.array_equal(images[i], images[i - 1]) for i in range(len(images))]
         which = np.cumsum(new, dtype=np.int64) - 1

@@ -86,8 +86,7 @@ class OnDevices:
         self.first = self.devices[0]
         self.dtype: torch.dtype = getattr(torch, precision)
         self._progress = progress
-        self._fits: dict[str, int] = {}
-        """Batches that memory allows, by stage."""
+        self._fits: dict[str, int] = {}  # batches that memory allows, by stage
         try:
             self.networks = [load(checkpoint.path, self.dtype, device) for device in self.devices]
         except torch.OutOfMemoryError as error:
@@ -96,10 +95,10 @@ class OnDevices:
             why = f"this model cannot be loaded ({one_line(error)})"
             raise ScorerError(f"{checkpoint.path}: {why}") from error
 
-    def load_tokenizer(self, folder: Path, scorer: str, extra: str) -> None:
+    def load_tokenizer(self, folder: Path, scorer: str) -> None:
         """Load a checkpoint's tokenizer.json, for `tokens`."""
         self._scorer = scorer
-        self.tokenizer = tokenizer_file(folder / "tokenizer.json", extra, self.networks[0].longest)
+        self.tokenizer = tokenizer_file(folder / "tokenizer.json", scorer, self.networks[0].longest)
         self.padding = padding_token(folder, self.tokenizer)
 
     def tokens(self, text: str) -> Tensor:
@@ -210,8 +209,7 @@ class TorchNetwork:
     """A checkpoint's weights by name, on one device, and the settings of its sides."""
 
     what: str
-    kinds: tuple[str, ...]
-    """What config.json may call it."""
+    kinds: tuple[str, ...]  # what config.json may call it
 
     def __init__(self, weights: Weights, config: Mapping[str, Any]) -> None:
         kind = config.get("model_type")

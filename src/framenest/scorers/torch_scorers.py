@@ -20,22 +20,13 @@ from framenest.frames import Floats, FrameBatch, ImageSpec, Pixels
 from framenest.models import Checkpoint, locate
 from framenest.processes import has_gpu, own_gpu
 from framenest.protocols import Encoded, Progress
-from framenest.scorers.calibration import (
-    OF_CLIP,
-    SIGLIP_LEVELS,
-    SIGLIP_RELEVANCE,
-    Calibrated,
-    DualScorer,
-    Scores,
-    sigmoid,
-)
+from framenest.scorers.calibration import OF_CLIP, SIGLIP, Calibrated, DualScorer, Scores
 from framenest.scorers.checkpoint import OF_PARENT, InBackground, Preprocessing, find_file
 
 if TYPE_CHECKING:
     from framenest.scorers.torch_networks import OnDevices
 
-ON_GPU, ON_CPU = 128, 8
-"""Frames per batch by default."""
+ON_GPU, ON_CPU = 128, 8  # frames per batch by default
 
 
 class _InTorch(InBackground["OnDevices"]):
@@ -53,10 +44,7 @@ class TorchScorer(Calibrated):
     """A checkpoint on one or several devices."""
 
     name: str
-    extra: str
-    """The extra that installs its libraries."""
-    network: str
-    """Its class in `torch_networks`."""
+    network: str  # its class in `torch_networks`
 
     def __init__(
         self, checkpoint: Checkpoint, config: ScorerConfig, progress: Progress = lambda *_: None
@@ -75,8 +63,7 @@ class TorchScorer(Calibrated):
         if precision == "auto":
             precision = "float32" if self._on_cpu else "float16"
         self.version = f"{checkpoint} {precision}"
-        self.batch = config.batch or (ON_CPU if self._on_cpu else ON_GPU)
-        """Frames per `encode`."""
+        self.batch = config.batch or (ON_CPU if self._on_cpu else ON_GPU)  # frames per `encode`
         self._model = _InTorch(lambda: self._load(checkpoint, precision, progress))
         self.timing = self._model.timing
 
@@ -110,7 +97,7 @@ class CheckpointScorer(TorchScorer):
 
     def _load(self, checkpoint: Checkpoint, precision: str, progress: Progress) -> OnDevices:
         on = super()._load(checkpoint, precision, progress)
-        on.load_tokenizer(checkpoint.path, self.name, self.extra)
+        on.load_tokenizer(checkpoint.path, self.name)
         if on.first.type == "cuda":  # choose and load the kernels for a whole batch
             width, height = self.inputs[0].size(16, 9)
             noise = np.random.default_rng(0).integers(0, 256, (self.batch, height, width, 3), np.uint8)
@@ -130,8 +117,7 @@ class CheckpointScorer(TorchScorer):
         """Match the features with any question."""
 
 
-MATCH_ON_GPU, MATCH_ON_CPU = 640, 32
-"""Frames per batch of the matching part."""
+MATCH_ON_GPU, MATCH_ON_CPU = 640, 32  # frames per batch of the matching part
 
 
 class Blip2Scorer(CheckpointScorer):
@@ -141,7 +127,7 @@ class Blip2Scorer(CheckpointScorer):
     precision, in memory as on disk, so that the first run and the next give the same numbers.
     """
 
-    name = extra = "blip2"
+    name = "blip2"
     network = "Blip2Network"
     own_relevance = "matching probability"
     match_levels = (0.5, 0.1)  # of a probability; not measured on questions
@@ -233,26 +219,21 @@ class TorchDualScorer(CheckpointScorer, DualScorer):
 
 
 class SiglipScorer(TorchDualScorer):
-    """SigLIP and SigLIP 2 of fixed size. The model's own relevance is the sigmoid of its logit."""
+    """SigLIP and SigLIP 2 of fixed size."""
 
-    name = extra = "siglip2"
-    own_relevance, match_levels = SIGLIP_RELEVANCE, SIGLIP_LEVELS
+    name = "siglip2"
+    own_relevance, match_levels = SIGLIP
     lower_case = True  # as the model was trained
-
-    def plain(self, scores: Scores) -> Floats:
-        """The sigmoid of the logit."""
-        return sigmoid(scores)
 
 
 class ClipScorer(TorchDualScorer):
     """CLIP. It has no relevance of its own; without calibration it is (1 + cosine) / 2."""
 
-    name = extra = "clip"
+    name = "clip"
     search_levels = OF_CLIP
 
 
-RERANKER_PIXELS = 336
-"""Pixels: about 250 tokens of Qwen3-VL for a frame of 16:9."""
+RERANKER_PIXELS = 336  # pixels: about 250 tokens of Qwen3-VL for a frame of 16:9
 
 
 class RerankerScorer(TorchScorer):
@@ -263,7 +244,6 @@ class RerankerScorer(TorchScorer):
     """
 
     name = "qwen3-vl-reranker"
-    extra = "reranker"
     own_relevance = "sigmoid of logit(yes) − logit(no)"
     inputs: tuple[ImageSpec, ...] = (ImageSpec.short_side(RERANKER_PIXELS),)
 

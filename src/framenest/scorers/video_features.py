@@ -11,11 +11,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from framenest.cache.directory import FeaturesLimit
 from framenest.errors import CacheWarning, ScorerError
-from framenest.frames import Floats, FrameBatch, ImageSpec
+from framenest.frames import Floats, FrameBatch, ImageSpec, Ints
 from framenest.progress import Timing
 from framenest.protocols import (
     Batcher,
@@ -37,7 +36,7 @@ DETOUR = 0.125
 """Extra decoding allowed for frames just after the last wanted one of a group of pictures, as a share."""
 SMALLEST_BATCH = 16
 """Frames to wait for before encoding more, unless they are the last or the scorer's batch is smaller."""
-NO_FRAMES: NDArray[np.int64] = np.zeros(0, np.int64)
+NO_FRAMES: Ints = np.zeros(0, np.int64)
 
 
 class KeptUnfinished(CacheWarning):
@@ -64,8 +63,7 @@ class VideoFeatures:
     ) -> None:
         self.decoder = decoder
         self.scorer = scorer
-        self.decoded = 0
-        """Frames decoded so far."""
+        self.decoded = 0  # frames decoded so far
         self._sizes = (ImageSpec.short_side(thumbnail), *(scorer.inputs if scorer else ()))
         self._progress = progress
         self._timing = timing
@@ -85,7 +83,7 @@ class VideoFeatures:
         info = self.decoder.info
         return 3 * sum(int(np.prod(spec.size(info.width, info.height))) for spec in self._sizes)
 
-    def get(self, frames: NDArray[np.int64], stage: str, passing: NDArray[np.int64] = NO_FRAMES) -> Features:
+    def get(self, frames: Ints, stage: str, passing: Ints = NO_FRAMES) -> Features:
         """Features of the frames (n,), ascending, without those that do not decode.
 
         Interrupted work keeps the frames encoded so far; the next call continues from there. stage: the name
@@ -98,13 +96,7 @@ class VideoFeatures:
         return Features.gather(self._kept.take(frames) or [self._nothing()])
 
     def get_or_nearest(
-        self,
-        wanted: NDArray[np.int64],
-        probes: NDArray[np.int64],
-        stage: str,
-        *,
-        first: int = 0,
-        passing: NDArray[np.int64] = NO_FRAMES,
+        self, wanted: Ints, probes: Ints, stage: str, *, first: int = 0, passing: Ints = NO_FRAMES
     ) -> tuple[Features, list[tuple[int, int]]]:
         """As `get`, with the nearest earlier frame for each one that does not decode: pairs (wanted, used).
 
@@ -176,7 +168,7 @@ class VideoFeatures:
             raise ScorerError(f"scorer {self.scorer.name!r}: labels must return {count} strings")
         return lines
 
-    def _add(self, frames: NDArray[np.int64], stage: str, passing: NDArray[np.int64]) -> None:
+    def _add(self, frames: Ints, stage: str, passing: Ints) -> None:
         """Decode and encode frames; if interrupted, keep those that are done."""
         done, total, halves = 0, len(frames), 0
         pieces: list[Features] = []
@@ -211,11 +203,7 @@ class VideoFeatures:
             self._kept.add(Features.gather(pieces))
 
     def _batches(
-        self,
-        held: list[FrameBatch],
-        left: NDArray[np.int64],
-        decoded: Iterator[FrameBatch],
-        tell: Callable[[int], None],
+        self, held: list[FrameBatch], left: Ints, decoded: Iterator[FrameBatch], tell: Callable[[int], None]
     ) -> Iterator[FrameBatch]:
         """Batches of the size that the scorer prefers; holds the images of passed frames.
 
@@ -239,7 +227,7 @@ class VideoFeatures:
             if batch is None:
                 return
 
-    def _affordable(self, frames: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _affordable(self, frames: Ints) -> Ints:
         """As many of the frames as there is memory to hold, evenly spread."""
         room = max(0, PASSED_BYTES // self._frame_bytes - len(self._passed))
         return frames if len(frames) <= room else frames[np.linspace(0, len(frames) - 1, room).astype(int)]
@@ -297,9 +285,7 @@ def read_ahead(batches: Iterator[FrameBatch]) -> Iterator[Iterator[FrameBatch]]:
             thread.join()
 
 
-def on_the_way(
-    key_frames: NDArray[np.int64], wanted: NDArray[np.int64], others: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def on_the_way(key_frames: Ints, wanted: Ints, others: Ints) -> Ints:
     """Those of the other frames that cost next to nothing while the wanted ones are decoded. All ascend.
 
     To reach a frame, a decoder goes through all frames since the previous key frame. These are on the way.

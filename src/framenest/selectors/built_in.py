@@ -14,7 +14,7 @@ import numpy as np
 
 from framenest.config import NOT_NEGATIVE, CheckedSettings, IndexConfig, MECConfig, setting
 from framenest.errors import ScorerError
-from framenest.frames import Pixels
+from framenest.frames import Doubles, Ints, Pixels
 from framenest.method import cues
 from framenest.method.index import probe_grid
 from framenest.method.mec import MEC
@@ -23,7 +23,6 @@ from framenest.method.ranking import Ranking
 from framenest.protocols import Embedder, FrameEmbedder
 from framenest.rank_request import Budget
 from framenest.selectors import published_rules as rules
-from framenest.selectors.published_rules import Floats, Ints
 from framenest.selectors.selection import Selection, Selector, prefix_of, ranked_prefix
 from framenest.session import Session, scorer_name
 from framenest.video.decoder import Decoder
@@ -105,10 +104,10 @@ class ScoredCandidates:
     """Candidates that decoded, with the data that a rule may use."""
 
     frames: Ints  # (n,), ascending
-    scores: Floats  # (n,) relevance
+    scores: Doubles  # (n,) relevance
     thumbnails: Pixels  # (n, h, w, 3)
-    vectors: Floats | None = None  # (n, d), of the frames
-    text: Floats | None = None  # (d,), of the question
+    vectors: Doubles | None = None  # (n, d), of the frames
+    text: Doubles | None = None  # (d,), of the question
 
 
 def every_second(num_frames: int, fps: float) -> Ints:

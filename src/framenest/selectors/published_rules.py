@@ -7,18 +7,16 @@ from collections import deque
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from framenest.frames import Doubles, Ints
 
 
-def top_k(scores: Floats, count: int) -> Ints:
+def top_k(scores: Doubles, count: int) -> Ints:
     """The highest scores, best first; ties go to the earlier."""
     return np.argsort(-scores, kind="stable")[:count].astype(np.int64)
 
 
-def min_gap(seconds: Floats, evidence: Floats, count: int, *, gap: float = 10.0) -> Ints:
+def min_gap(seconds: Doubles, evidence: Doubles, count: int, *, gap: float = 10.0) -> Ints:
     """The best evidence first, never within `gap` seconds of a chosen frame.
 
     If no candidate is left, the gap is halved. seconds, evidence: (n,) in time order. Returns positions in
@@ -45,7 +43,7 @@ def min_gap(seconds: Floats, evidence: Floats, count: int, *, gap: float = 10.0)
 NO_GAP = 1e-3  # seconds; a smaller gap becomes 0, so that all frames with the same time are finally taken
 
 
-def aks(scores: Floats, count: int, *, depth: int = 5, threshold: float = 0.8) -> Ints:
+def aks(scores: Doubles, count: int, *, depth: int = 5, threshold: float = 0.8) -> Ints:
     """Adaptive Keyframe Sampling: split in halves until a part's best frames stand out, then take the best.
 
     Scores are min-max normalised. A part is split while mean(best K) − mean ≤ threshold and `depth` is not
@@ -71,7 +69,7 @@ def aks(scores: Floats, count: int, *, depth: int = 5, threshold: float = 0.8) -
     return np.array(sorted(chosen), dtype=np.int64)
 
 
-def bolt(scores: Floats, count: int, *, power: float = 3.0) -> Ints:
+def bolt(scores: Doubles, count: int, *, power: float = 3.0) -> Ints:
     """BOLT: inverse transform sampling of min-max scores raised to a power; −1 leaves them as they are.
 
     Ascending, duplicates possible; constant scores give all zeros, as in the released code.
@@ -91,7 +89,7 @@ WIDTHS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0)
 _NOTHING_NEW = 1e-10
 
 
-def mdp3(frames: Floats, text: Floats, count: int) -> Ints:
+def mdp3(frames: Doubles, text: Doubles, count: int) -> Ints:
     """MDP3 with the whole video as one segment: greedy MAP of a determinantal point process.
 
     frames: (n, d) vectors; text: (d,). Kernel k(a, b) = Σ_α exp(−‖a − b‖² / 2α). The greedy step adds
@@ -104,7 +102,7 @@ def mdp3(frames: Floats, text: Floats, count: int) -> Ints:
     return np.array(order, dtype=np.int64)
 
 
-def mdp3_segments(frames: Floats, text: Floats, count: int, segment: int) -> Ints:
+def mdp3_segments(frames: Doubles, text: Doubles, count: int, segment: int) -> Ints:
     """MDP3 in segments of `segment` candidates: dynamic programming over segments and numbers of frames.
 
     Each segment applies the greedy rule of `mdp3`, given the last frame chosen before it, whose terms also
@@ -139,7 +137,7 @@ def mdp3_segments(frames: Floats, text: Floats, count: int, segment: int) -> Int
 
 
 def _greedy_determinant(
-    relevance: Floats, kernel: Floats, count: int, first: int | None = None
+    relevance: Doubles, kernel: Doubles, count: int, first: int | None = None
 ) -> tuple[list[int], list[float]]:
     """Greedy maximum of Σ relevance + log det, by incremental Cholesky; ties go to the earlier.
 
@@ -167,14 +165,14 @@ def _greedy_determinant(
     return order, worths
 
 
-def _multi_gaussian(a: Floats, b: Floats) -> Floats:
+def _multi_gaussian(a: Doubles, b: Doubles) -> Doubles:
     squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1)[None, :]
     distances = np.maximum(0.0, squares - 2 * a @ b.T)
-    kernel: Floats = sum((np.exp(-distances / (2 * width)) for width in WIDTHS), np.zeros_like(distances))
+    kernel: Doubles = sum((np.exp(-distances / (2 * width)) for width in WIDTHS), np.zeros_like(distances))
     return kernel
 
 
-def facility_location(scores: Floats, similarity: Floats, count: int, *, alpha: float, beta: float) -> Ints:
+def facility_location(scores: Doubles, similarity: Doubles, count: int, *, alpha: float, beta: float) -> Ints:
     """Greedy α·Σ relevance + β·mean over candidates of the best similarity to a chosen one.
 
     similarity: (n, n). Positions in the order in which they are taken, so prefixes nest; ties go to the
@@ -207,7 +205,7 @@ STRICTNESS, LEAST_IMPORTANCE = 1.2, 0.05
 RELEVANCE_WEIGHT = 0.5
 
 
-def wfs_sb(scores: Floats, count: int, features: Floats | None = None) -> Ints:
+def wfs_sb(scores: Doubles, count: int, features: Doubles | None = None) -> Ints:
     """Positions of `count` candidates, ascending. features: (n, d) frame vectors for diversity, or None.
 
     Without features, diversity is the distance between positions, as in the authors' code.
@@ -220,7 +218,7 @@ def wfs_sb(scores: Floats, count: int, features: Floats | None = None) -> Ints:
         return without_boundaries(scores, count)
     clips, values = important_clips(scores, [*pairwise([0, *peaks.tolist(), size])])
     merit = 2 * scores - 1
-    unit: Floats | None = None
+    unit: Doubles | None = None
     if features is not None:
         unit = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
     chosen: list[int] = []
@@ -238,7 +236,7 @@ def level(size: int) -> int:
     return 1 if most <= 1 else int(np.clip(math.floor(math.log2(size) - 3), 1, most))
 
 
-def detail(signal: Floats, depth: int) -> Floats:
+def detail(signal: Doubles, depth: int) -> Doubles:
     """The absolute coarsest detail of the signal: everything else zeroed, transformed back. (n,)."""
     sizes, current = [], signal.astype(np.float64)
     coarsest = np.zeros(0)
@@ -251,7 +249,7 @@ def detail(signal: Floats, depth: int) -> Floats:
     return np.abs(rebuilt[: len(signal)])
 
 
-def _analyse(signal: Floats) -> tuple[Floats, Floats]:
+def _analyse(signal: Doubles) -> tuple[Doubles, Doubles]:
     """One level: (approximation, detail), half-sample symmetric at the ends."""
     taps = len(LOW)
     extended = np.pad(signal, taps - 1, mode="symmetric")
@@ -260,14 +258,14 @@ def _analyse(signal: Floats) -> tuple[Floats, Floats]:
     return low, high
 
 
-def _synthesise(values: Floats, taps: Floats) -> Floats:
+def _synthesise(values: Doubles, taps: Doubles) -> Doubles:
     """One level back: 2L − 6 samples from L coefficients of one filter, the other's being zero."""
     spread = np.zeros(2 * len(values))
     spread[::2] = values
     return np.convolve(spread, taps[::-1])[len(LOW) - 2 :][: 2 * len(values) - len(LOW) + 2]
 
 
-def boundaries(signal: Floats, distance: int) -> Ints:
+def boundaries(signal: Doubles, distance: int) -> Ints:
     """Peaks of the detail signal that are high and prominent enough, at least `distance` apart."""
     spread = float(np.ptp(signal))
     if spread < FLAT:
@@ -279,7 +277,7 @@ def boundaries(signal: Floats, distance: int) -> Ints:
     return np.array([i for i in peaks if _prominence(signal, i) >= least], dtype=np.int64)
 
 
-def _local_maxima(signal: Floats) -> list[int]:
+def _local_maxima(signal: Doubles) -> list[int]:
     """Strict maxima; for a flat top, its middle."""
     maxima, last = [], len(signal) - 1
     values = signal.tolist()
@@ -292,7 +290,7 @@ def _local_maxima(signal: Floats) -> list[int]:
     return maxima
 
 
-def _far_apart(signal: Floats, peaks: list[int], distance: int) -> list[int]:
+def _far_apart(signal: Doubles, peaks: list[int], distance: int) -> list[int]:
     """The highest peaks, none closer than `distance` to a higher one."""
     peaks_apart: list[int] = []
     for peak in sorted(peaks, key=lambda p: (signal[p], p), reverse=True):
@@ -301,7 +299,7 @@ def _far_apart(signal: Floats, peaks: list[int], distance: int) -> list[int]:
     return sorted(peaks_apart)
 
 
-def _prominence(signal: Floats, peak: int) -> float:
+def _prominence(signal: Doubles, peak: int) -> float:
     """How far one must go down from a peak before a higher one can be reached."""
     height = signal[peak]
     lowest = []
@@ -311,7 +309,7 @@ def _prominence(signal: Floats, peak: int) -> float:
     return float(height - max(lowest))
 
 
-def without_boundaries(scores: Floats, count: int) -> Ints:
+def without_boundaries(scores: Doubles, count: int) -> Ints:
     """Half of the budget spread evenly, the rest on the best of the others; ties go to the earlier."""
     spread = np.unique(np.linspace(0, len(scores) - 1, count // 2, dtype=np.int64))
     best = top_k(scores, len(scores))
@@ -319,7 +317,7 @@ def without_boundaries(scores: Floats, count: int) -> Ints:
     return np.sort(np.concatenate([spread, others[: count - count // 2]]))
 
 
-def important_clips(scores: Floats, clips: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], Floats]:
+def important_clips(scores: Doubles, clips: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], Doubles]:
     """Clips with their importance: length, mean, maximum and variance, weighted.
 
     Of more than three clips, those far below the mean are dropped, unless none would be left.
@@ -340,7 +338,7 @@ def important_clips(scores: Floats, clips: list[tuple[int, int]]) -> tuple[list[
     return [clip for clip, keep in zip(clips, kept, strict=True) if keep], values[kept]
 
 
-def share_out(values: Floats, count: int) -> list[int]:
+def share_out(values: Doubles, count: int) -> list[int]:
     """Integer quotas by softmax; the rest goes to the largest fractions, ties to the later."""
     powers = np.exp(values - values.max())
     exact = powers / powers.sum() * count
@@ -351,7 +349,7 @@ def share_out(values: Floats, count: int) -> list[int]:
 
 
 def marginal_relevance(
-    merit: Floats, candidates: Ints, count: int, chosen: list[int], unit: Floats | None
+    merit: Doubles, candidates: Ints, count: int, chosen: list[int], unit: Doubles | None
 ) -> list[int]:
     """Up to `count` candidates, each the best by merit less similarity to those chosen before.
 
@@ -360,10 +358,10 @@ def marginal_relevance(
     nearness = np.exp(-np.arange(len(merit)) / 10)  # by distance
     mine = None if unit is None else unit[candidates]
 
-    def similarity(other: int) -> Floats:
+    def similarity(other: int) -> Doubles:
         if unit is None or mine is None:
             return nearness[np.abs(candidates - other)]
-        cosines: Floats = mine @ unit[other]
+        cosines: Doubles = mine @ unit[other]
         return cosines
 
     picked: list[int] = []

@@ -15,12 +15,11 @@ from typing import Annotated, Any, Protocol, runtime_checkable
 import msgspec
 import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
 
 from framenest.cache.files import write_atomic
 from framenest.config import CheckedSettings, MECConfig
 from framenest.errors import BudgetError, ConfigError, IndexMismatch, StoreError, VideoError
-from framenest.frames import VideoInfo
+from framenest.frames import Ints, VideoInfo
 from framenest.image_tokens import TokenBudget
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import RANKING_FORMAT, Ranking
@@ -77,7 +76,7 @@ class Selection:
         return f"Selection({self.selector!r}, {self.video.path!r}, budgets={list(self.prefixes)})"
 
     @property
-    def frames(self) -> NDArray[np.int64]:
+    def frames(self) -> Ints:
         """(n,) every frame of any budget, ascending."""
         return np.unique(np.concatenate([prefix.frames for prefix in self.prefixes.values()]))
 
@@ -161,7 +160,6 @@ class Selector(Protocol):
 
     def select(self, video: Video, question: str | None, budgets: Sequence[int]) -> Selection:
         """Choose frames of a video for a question; a Selection with a Prefix for each budget."""
-        ...
 
 
 def load_result(path: str | Path) -> Ranking | Selection:
@@ -175,11 +173,7 @@ def load_result(path: str | Path) -> Ranking | Selection:
 
 
 def prefix_of(
-    decoder: Decoder,
-    budget: int,
-    frames: NDArray[np.int64],
-    ranks: NDArray[np.int64] | None = None,
-    why: str = "",
+    decoder: Decoder, budget: int, frames: Ints, ranks: Ints | None = None, why: str = ""
 ) -> Prefix:
     """The Prefix of some frames (n,), ascending, of an open video. why: why there may be too few."""
     few = len(frames) < budget
@@ -187,9 +181,7 @@ def prefix_of(
     return Prefix(decoder.info, budget, frames, decoder.seconds[frames], ranks, complete, why if few else "")
 
 
-def ranked_prefix(
-    decoder: Decoder, budget: int, frames: NDArray[np.int64], order: NDArray[np.int64]
-) -> Prefix:
+def ranked_prefix(decoder: Decoder, budget: int, frames: Ints, order: Ints) -> Prefix:
     """The first `budget` of an order, in time order with their ranks. frames: (n,); order: positions."""
     place = np.argsort(order[:budget], kind="stable")
     return prefix_of(decoder, budget, frames[order[place]], place + 1)

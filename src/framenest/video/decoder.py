@@ -12,21 +12,17 @@ from itertools import islice
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from framenest.errors import VideoError
-from framenest.frames import FrameBatch, ImageSpec, Pixels, VideoInfo
+from framenest.frames import Doubles, Floats, FrameBatch, ImageSpec, Ints, Pixels, VideoInfo
 
 Sizes = Sequence[ImageSpec | None]
-Picture = tuple[int, list[Pixels]]
-"""A frame number, and the frame at each requested size."""
+Picture = tuple[int, list[Pixels]]  # a frame number, and the frame at each requested size
 
 
 MAX_BATCH_FRAMES = 64
-MAX_BATCH_BYTES = 64 * 2**20
-"""Bytes of pixels decoded together; a single frame may have more."""
-BATCHES = 4
-"""Number of batches they are split into, so that progress moves and encoding starts early."""
+MAX_BATCH_BYTES = 64 * 2**20  # bytes of pixels decoded together; a single frame may have more
+BATCHES = 4  # number of batches they are split into, so that progress moves and encoding starts early
 SOUND_RATE = 16_000  # samples a second
 
 
@@ -42,17 +38,15 @@ class Decoder(Protocol):
     def info(self) -> VideoInfo: ...
 
     @property
-    def seconds(self) -> NDArray[np.float64]:
+    def seconds(self) -> Doubles:
         """(N,) presentation time of every frame, counted from the first; ascending."""
-        ...
 
     @property
-    def key_frames(self) -> NDArray[np.int64]:
+    def key_frames(self) -> Ints:
         """Frame numbers that decode without any other frame, ascending."""
-        ...
 
     def read(
-        self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sequence[ImageSpec | None] = (None,)
+        self, frames: Sequence[int] | Ints, *, sizes: Sequence[ImageSpec | None] = (None,)
     ) -> Iterator[FrameBatch]:
         """Decode frames by number, in the order given, in batches of bounded memory.
 
@@ -60,20 +54,17 @@ class Decoder(Protocol):
         pixels. A frame that does not decode is left out: `FrameBatch.frames` lists those that decoded.
         The batches are read in a background thread while earlier ones are encoded.
         """
-        ...
 
 
 @runtime_checkable
 class HasStreams(Decoder, Protocol):
     """A decoder that knows what else its file holds."""
 
-    def sound(self, first: int = 0) -> Iterator[NDArray[np.float32]]:
+    def sound(self, first: int = 0) -> Iterator[Floats]:
         """Pieces of mono samples in [-1, 1], from `first` on; 0 is at the first frame. Damage is silent."""
-        ...
 
     def streams(self) -> list[str]:
         """The streams of the file in words, in their order: "video h264", "audio aac (eng)"."""
-        ...
 
 
 class SubtitleTrack(NamedTuple):
@@ -101,7 +92,6 @@ class HasSubtitles(Decoder, Protocol):
 
         The end is NaN if it is unknown. The text may have the markup of SubRip, WebVTT or SubStation.
         """
-        ...
 
 
 @runtime_checkable
@@ -111,23 +101,19 @@ class HasFile(Decoder, Protocol):
     @property
     def local_file(self) -> str | None:
         """The file on this machine, which may be a download of `info.path`; None if there is none."""
-        ...
 
     def clock_start(self) -> float:
         """When a player's clock shows 0, in seconds from the first frame."""
-        ...
 
 
 class PictureDecoder(ABC):
     """A Decoder that needs only `pictures`: reads frames in any order, in batches of bounded memory."""
 
     info: VideoInfo
-    seconds: NDArray[np.float64]
-    key_frames: NDArray[np.int64]
+    seconds: Doubles
+    key_frames: Ints
 
-    def read(
-        self, frames: Sequence[int] | NDArray[np.int64], *, sizes: Sizes = (None,)
-    ) -> Iterator[FrameBatch]:
+    def read(self, frames: Sequence[int] | Ints, *, sizes: Sizes = (None,)) -> Iterator[FrameBatch]:
         """Decode frames by number, in the order given; see `framenest.Decoder`."""
         wanted, last = np.asarray(frames, dtype=np.int64).reshape(-1), self.info.num_frames - 1
         wrong = wanted[(wanted < 0) | (wanted > last)]
@@ -136,10 +122,10 @@ class PictureDecoder(ABC):
         return self._batches(wanted, sizes)
 
     @abstractmethod
-    def pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
+    def pictures(self, ascending: Ints, sizes: Sizes) -> Iterator[Picture]:
         """Decode ascending frame numbers; leaves out frames that cannot be decoded."""
 
-    def _batches(self, wanted: NDArray[np.int64], sizes: Sizes) -> Iterator[FrameBatch]:
+    def _batches(self, wanted: Ints, sizes: Sizes) -> Iterator[FrameBatch]:
         most = max(1, min(MAX_BATCH_FRAMES, MAX_BATCH_BYTES // self._picture_bytes(sizes)))
         pictures = self._in_order(wanted, sizes, most)
         while rows := list(islice(pictures, -(-most // BATCHES))):
@@ -147,7 +133,7 @@ class PictureDecoder(ABC):
             columns = zip(*(pixels for _, pixels in rows), strict=True)
             yield FrameBatch(frames, self.seconds[frames], tuple(np.stack(column) for column in columns))
 
-    def _in_order(self, wanted: NDArray[np.int64], sizes: Sizes, most: int) -> Iterator[Picture]:
+    def _in_order(self, wanted: Ints, sizes: Sizes, most: int) -> Iterator[Picture]:
         """The pictures in the order given, repeats included."""
         if len(wanted) and (np.diff(wanted) > 0).all():
             yield from self.pictures(wanted, sizes)

@@ -31,8 +31,7 @@ DECODERS = "framenest.decoders"
 Frames = np.ndarray[Any, Any] | Sequence[Image.Image | np.ndarray[Any, Any]]
 Video = str | os.PathLike[str] | bytes | BinaryIO | Decoder | Frames
 """Anything that `open_video` opens."""
-IN_MEMORY = "<bytes>"
-"""The path of a video file in memory."""
+IN_MEMORY = "<bytes>"  # the path of a video file in memory
 
 
 def open_video(

@@ -16,12 +16,11 @@ from typing import Any
 import av
 import numpy as np
 from av.stream import Disposition
-from numpy.typing import NDArray
 
 from framenest.cache.directory import keep, local_directory
 from framenest.cache.hashes import buffer_hash, digest
 from framenest.errors import ConfigError
-from framenest.frames import Array, VideoInfo
+from framenest.frames import Array, Floats, Ints, VideoInfo
 from framenest.processes import cores, machine_memory, process_memory
 from framenest.progress import ShowProgress
 from framenest.protocols import Store
@@ -37,8 +36,7 @@ RUN_BYTES = 32 * 2**20
 """Bytes of decoded pictures that a run may buffer for the consumer; at least one picture."""
 _REFERENCE_BYTES, _REFERENCE_SHARE = 2**30, 1 / 16
 """Bytes of reference frames that all decoders together may hold, or this share of the machine's memory."""
-_REFERENCE_FRAMES = 20
-"""Frames that one decoder may hold."""
+_REFERENCE_FRAMES = 20  # frames that one decoder may hold
 DAMAGED_VIDEO = "this video is damaged: some frames are as a player patches them up, or left out"
 DAMAGED_SOUND = "some of the sound of this video is damaged"
 _TEXT_CODECS = ("subrip", "srt", "text", "webvtt", "ass", "ssa", "mov_text")
@@ -146,7 +144,7 @@ class PyAVDecoder(PictureDecoder):
                         end = start + packet.duration * base if packet.duration else math.nan
                         yield start, end, _subtitle_text(bytes(packet), track.codec)
 
-    def sound(self, first: int = 0) -> Iterator[NDArray[np.float32]]:
+    def sound(self, first: int = 0) -> Iterator[Floats]:
         """See `HasStreams`. The track is FFmpeg's choice, and may change its format."""
         at, end = 0, round(self.info.duration * SOUND_RATE)
         resamplers = defaultdict[Any, Any](lambda: av.AudioResampler("flt", "mono", SOUND_RATE))
@@ -173,7 +171,7 @@ class PyAVDecoder(PictureDecoder):
         """Makes upright pictures of these sizes from frames of this video."""
         return Scaler((self.info.width, self.info.height), self._turn, sizes)
 
-    def pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
+    def pictures(self, ascending: Ints, sizes: Sizes) -> Iterator[Picture]:
         runs = plan(self.timeline, ascending)
         memory = min(max(_REFERENCE_BYTES, int(_REFERENCE_SHARE * machine_memory())), process_memory() // 4)
         held = _REFERENCE_FRAMES * 2 * self.info.width * self.info.height + self._opening

@@ -10,18 +10,17 @@ from itertools import chain, groupby
 import av
 import numpy as np
 
-from framenest.frames import Pixels
+from framenest.frames import Ints, Pixels
 from framenest.video.scale import Scaler
 from framenest.video.source import DAMAGE, Opened, Packet, Source, damage_as_video_error
-from framenest.video.timeline import NO_TIME, Ints, Timeline
+from framenest.video.timeline import NO_TIME, Timeline
 
 _LATE_PACKETS = 64  # packets within which a decoder must return a frame
 _REORDER_FRAMES = 16  # frames that a decoder may buffer to reorder them
 _HELD_BYTES = 2**28  # of buffered pictures; at least one is kept
 _MIN_SEEK_PACKETS = 32  # packets; reading over fewer is cheaper than a seek
 
-Run = tuple[int, list[int]]
-"""A key packet, and the frames to decode from it on, ascending."""
+Run = tuple[int, list[int]]  # a key packet, and the frames to decode from it on, ascending
 
 
 def plan(timeline: Timeline, wanted: Ints) -> list[Run]:

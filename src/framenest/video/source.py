@@ -207,8 +207,7 @@ class Opened:
     path: str
     container: av.container.InputContainer
     stream: av.VideoStream
-    damaged: bool = False
-    """Whether the decoder has refused a packet or concealed damage in a frame."""
+    damaged: bool = False  # whether the decoder has refused a packet or concealed damage in a frame
 
     @property
     def context(self) -> av.VideoCodecContext:

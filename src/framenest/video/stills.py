@@ -14,19 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from PIL.Image import Resampling
 
 from framenest.errors import VideoError
-from framenest.frames import MOST_PIXELS, ImageSpec, Pixels, VideoInfo, check_image_size
+from framenest.frames import MOST_PIXELS, ImageSpec, Ints, Pixels, VideoInfo, check_image_size
 from framenest.images import READABLE_FORMATS
 from framenest.text import size_text
 from framenest.video.decoder import Picture, PictureDecoder, Sizes
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
-DEFAULT_FPS = 1.0
-"""Frames per second of a folder of images, unless given."""
+DEFAULT_FPS = 1.0  # frames per second of a folder of images, unless given
 _MAX_IMAGE_BYTES = 4 * MOST_PIXELS  # bytes of an image file, which Pillow may read whole
 
 _PILLOW_FILTERS = {"area": Resampling.BOX, "bilinear": Resampling.BILINEAR, "bicubic": Resampling.BICUBIC}
@@ -45,7 +43,7 @@ class _Stills(PictureDecoder):
         self.seconds = np.arange(count) / fps
         self.key_frames = np.arange(count)
 
-    def pictures(self, ascending: NDArray[np.int64], sizes: Sizes) -> Iterator[Picture]:
+    def pictures(self, ascending: Ints, sizes: Sizes) -> Iterator[Picture]:
         for number in ascending.tolist():
             image = self._image(number)
             if image is not None:

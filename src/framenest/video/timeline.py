@@ -18,11 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from framenest.errors import VideoError
-from framenest.frames import Array, VideoInfo, check_image_size
+from framenest.frames import Array, Doubles, Ints, Mask, VideoInfo, check_image_size
 from framenest.video.scale import Orientation, display_size
 from framenest.video.source import Opened, Packet, Source, damage_as_video_error, fraction, moving_streams
-
-Ints = NDArray[np.int64]
 
 NO_TIME = np.iinfo(np.int64).min
 
@@ -39,7 +37,7 @@ class Timeline:
     dts: Ints  # (p,)
     pos: Ints  # (p,) byte position in the file, -1 if unknown
     size: Ints  # (p,) bytes
-    key: NDArray[np.bool_]  # (p,)
+    key: Mask  # (p,)
     packet: Ints  # (N,) packet of each frame
     ticks: Ints  # (N,) presentation time of each frame in units of time_base, ascending
     last: int  # duration of the last frame in ticks
@@ -57,7 +55,7 @@ class Timeline:
         return frames
 
     @cached_property
-    def seconds(self) -> NDArray[np.float64]:
+    def seconds(self) -> Doubles:
         """(N,) from the first frame, ascending."""
         return (self.ticks - self.ticks[0]) * float(self.time_base) if len(self) else np.zeros(0)
 
@@ -103,8 +101,7 @@ _FREE_PACKETS = 2**18  # allowed for any file, however small
 _MAX_SECONDS = 2**32  # seconds
 _PACKET_FIELDS = ("pts", "dts", "pos", "size", "key", "discard", "duration")
 _ROW = np.dtype({"names": _PACKET_FIELDS, "formats": ("i8", "i8", "i8", "i8", "?", "?", "i8")})
-_Table: TypeAlias = NDArray[np.void]
-"""One _ROW per packet, in decode order."""
+_Table: TypeAlias = NDArray[np.void]  # one _ROW per packet, in decode order
 
 
 def scan(source: Source, opened: Opened) -> Timeline:
