@@ -145,18 +145,9 @@ def evaluate(
     seeds: int = 1,
     progress: Progress = lambda *_: None,
 ) -> dict[str, Any]:
-    """Evidence recall of selectors on a question set.
+    """Evidence recall of selectors, as `load_selector` takes them; the summaries are those of `summarise`.
 
-    Args:
-        questions: Questions with known intervals (`load_questions`).
-        selectors: As `load_selector` takes them: "mec", "mec:no-zoom", "aks", "file:PATH", …
-        budgets: Numbers of frames.
-        session: With the scorer.
-        seeds: Number of noise draws of `noisy-truth`, averaged for each question.
-        progress: Called as progress(stage, done, total).
-
-    Returns:
-        {"questions": n, "seeds": n, "selectors": {name: summary}}, with the summaries of `summarise`.
+    seeds: noise draws of `noisy-truth`, averaged for each question.
 
     >>> question = GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),))
     >>> measures = evaluate([question], ["mec", "aks"], [8, 16], Session("noisy-truth:4"))
@@ -206,13 +197,9 @@ def collect(
     seeds: int = 1,
     progress: Progress = lambda *_: None,
 ) -> dict[str, list[RecallOutcome]]:
-    """Measure every selector on every question; arguments as for `evaluate`, with selectors by label.
+    """By label in specs: a selector's outcomes, question by question, each with all its seeds.
 
-    Returns:
-        By label, the outcomes in the order of the questions, each with all its seeds.
-
-    Raises:
-        ConfigError: Several seeds for a scorer without noise, or a timeline for a scorer that needs images.
+    ConfigError: several seeds for a scorer without noise, or a timeline for a scorer that needs images.
     """
     outcomes: dict[str, list[RecallOutcome]] = {name: [] for name in specs}
     scorer = session.scorer if any(needs_scorer(spec) for spec in specs.values()) else None

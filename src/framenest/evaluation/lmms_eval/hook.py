@@ -162,9 +162,7 @@ def hook_readers() -> bool:
     except ImportError:
         return False
     readers = vision_process.VIDEO_READER_BACKENDS
-    for name, reader in readers.items():
-        if not hasattr(reader, MARK):
-            readers[name] = with_manifests(reader)
+    readers |= {name: with_manifests(reader) for name, reader in readers.items() if not hasattr(reader, MARK)}
     return True
 
 

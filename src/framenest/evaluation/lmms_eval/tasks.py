@@ -1,10 +1,11 @@
-"""lmms-eval tasks: their settings, their yaml, and the functions that it names."""
+"""lmms-eval tasks: the questions in rows, the settings, the yaml, and the functions that it names."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import json
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -18,9 +19,9 @@ from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
 from framenest.config import RelevanceText
 from framenest.errors import ConfigError, MissingExtra
-from framenest.evaluation.benchmarks import READERS
 from framenest.evaluation.lmms_eval.hook import VideoManifest, ending_the_run, hook_readers, selected_frames
 from framenest.lmm.prompt import DIRECTLY, Pairing, marker
+from framenest.method.mec import with_options
 from framenest.selectors import FILE, check_selector, needs_scorer
 
 Row = Mapping[str, Any]
@@ -29,6 +30,51 @@ FramesAs = Literal["video", "frames", "images"]
 NATIVE = "native"  # the whole video, read by the model's own code: for comparison, with the same prompt
 SELECTORS = ("mec", "uniform", "aks", "wfs-sb", NATIVE)
 DURATIONS = ("short", "medium", "long")
+
+
+@dataclass(frozen=True)
+class BenchmarkQuestion:
+    """One multiple-choice question.
+
+    question: without its options. asked: with its options, as shown to the model. with_options: with its
+    options, as WFS-SB's released code scores it.
+    """
+
+    question: str
+    asked: str
+    with_options: str
+
+
+def _videomme(row: Row) -> BenchmarkQuestion:
+    """Both Video-MME: the options start with their letters; in Video-MME-v2 they are one string."""
+    listed, question = row["options"], str(row["question"])
+    options = listed.strip().split("\n") if isinstance(listed, str) else [str(option) for option in listed]
+    return BenchmarkQuestion(question, "\n".join([question, *options]), with_options(question, options))
+
+
+def _longvideobench(row: Row) -> BenchmarkQuestion:
+    """LongVideoBench: option0 to option4, with "N/A" for those that a question lacks."""
+    question = str(row["question"])
+    options = [str(row[name]) for i in range(5) if row.get(name := f"option{i}") not in (None, "N/A")]
+    lettered = (f"{letter}. {text}" for letter, text in zip("ABCDE", options, strict=False))
+    return BenchmarkQuestion(question, "\n".join([question, *lettered]), with_options(question, options))
+
+
+def _mlvu(row: Row) -> BenchmarkQuestion:
+    """MLVU: the question has its options as lines "(A) …"."""
+    asked = str(row["question"])
+    first = re.search(r"^[ \t]*\([A-J]\)", asked, re.M)
+    if first is None:
+        raise ValueError(f"no options (A), (B), … in the question {asked!r}")
+    return BenchmarkQuestion(asked[: first.start()].strip(), asked, asked.removesuffix("\n") + "\n")
+
+
+READERS: dict[str, Callable[[Row], BenchmarkQuestion]] = {
+    "videomme": _videomme,
+    "videomme-v2": _videomme,
+    "longvideobench": _longvideobench,
+    "mlvu": _mlvu,
+}
 _ALLOWED = {
     "benchmark": tuple(READERS),
     "query": get_args(RelevanceText),
@@ -175,20 +221,20 @@ short, medium, long = map(_only, DURATIONS)  # `process_docs`: Video-MME's short
 
 def videomme_results(doc: Row, results: list[Any]) -> dict[str, Any]:
     """`process_results` of Video-MME: lmms-eval's own result, repeated for each duration."""
-    made: dict[str, Any] = dict(_videomme().videomme_process_results(doc, results))
+    made: dict[str, Any] = dict(_theirs().videomme_process_results(doc, results))
     (score,) = made.values()
     return made | {f"videomme_{part}": score for part in DURATIONS}
 
 
 def _mean_of(part: str) -> Callable[[list[Row]], Any]:
-    return lambda rows: _videomme().videomme_aggregate_results([r for r in rows if r["duration"] == part])
+    return lambda rows: _theirs().videomme_aggregate_results([r for r in rows if r["duration"] == part])
 
 
 videomme_short, videomme_medium, videomme_long = map(_mean_of, DURATIONS)
 """Aggregations: lmms-eval's own, over the videos of one duration."""
 
 
-def _videomme() -> Any:
+def _theirs() -> Any:
     return importlib.import_module("lmms_eval.tasks.videomme.utils")
 
 
