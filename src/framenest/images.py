@@ -41,11 +41,8 @@ class ImageLimits(CheckedSettings):
 
     def size(self, width: int, height: int) -> tuple[int, int]:
         """(width, height) of an image, scaled down to the limits."""
-        scale = 1.0
-        if self.max_side is not None:
-            scale = min(scale, self.max_side / max(width, height))
-        if self.max_pixels is not None:
-            scale = min(scale, math.sqrt(self.max_pixels / (width * height)))
+        side, pixels = self.max_side or math.inf, self.max_pixels or math.inf
+        scale = min(1.0, side / max(width, height), math.sqrt(pixels / (width * height)))
         if scale == 1.0:
             return width, height
         return max(1, int(width * scale + 1e-9)), max(1, int(height * scale + 1e-9))
@@ -93,8 +90,7 @@ def data_url(data: bytes, kind: str = "image/jpeg") -> str:
     return f"data:{kind};base64,{as_base64(data)}"
 
 
-STRIP_HEIGHT = 120
-"""Pixels of the short side of a frame in a notebook."""
+STRIP_HEIGHT = 120  # pixels of the short side of a frame in a notebook
 
 
 def strip_html(

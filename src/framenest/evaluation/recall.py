@@ -240,10 +240,9 @@ def _judge(
         rows = session.features(video, scorer, THUMBNAIL).get(selection.frames, "selected frames")
         looks = cues.encode(rows.thumbnails).astype(np.float64)
     for budget, prefix in selection.prefixes.items():
-        half = selection.prefixes.get(budget // 2)
-        nearest = (
-            most_similar(looks[np.isin(rows.frames, prefix.frames)]) if question.duration is None else None
-        )
+        half, nearest = selection.prefixes.get(budget // 2), None
+        if question.duration is None:
+            nearest = most_similar(looks[np.isin(rows.frames, prefix.frames)])
         outcome.by_budget[budget] = {
             "hit": float(hit(prefix.seconds, question.intervals)),
             "covered": covered(prefix.seconds, question.intervals),

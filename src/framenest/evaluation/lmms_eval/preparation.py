@@ -19,10 +19,8 @@ from framenest.processes import process_memory
 from framenest.scorers.feature_store import LargeFeatures
 from framenest.selectors import check_selector
 
-PROGRESS_SECONDS = 60
-"""Between two lines of progress, at least."""
-Manifests = dict[str, dict[VideoManifest, None]]
-"""By video, in the order of the benchmarks, each once."""
+PROGRESS_SECONDS = 60  # between two lines of progress, at least
+Manifests = dict[str, dict[VideoManifest, None]]  # by video, in the order of the benchmarks, each once
 
 
 def prepare(

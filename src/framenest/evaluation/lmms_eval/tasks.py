@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import framenest
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
-from framenest.config import RelevanceText
+from framenest.config import NAME, CheckedSettings, RelevanceText, one_of, optional, setting, whole
 from framenest.errors import ConfigError, MissingExtra
 from framenest.evaluation.lmms_eval.hook import VideoManifest, ending_the_run, hook_readers, selected_frames
 from framenest.lmm.prompt import DIRECTLY, Pairing, marker
@@ -75,39 +75,26 @@ READERS: dict[str, Callable[[Row], BenchmarkQuestion]] = {
     "longvideobench": _longvideobench,
     "mlvu": _mlvu,
 }
-_ALLOWED = {
-    "benchmark": tuple(READERS),
-    "query": get_args(RelevanceText),
-    "pairing": get_args(TaskPairing),
-    "frames_as": get_args(FramesAs),
-}
 
 
 @dataclass(frozen=True)
-class TaskSettings:
+class TaskSettings(CheckedSettings):
     """Settings of a task: the keys below `framenest:` in its yaml, which lmms-eval copies into its results.
 
-    Attributes:
-        benchmark: whose rows the task has.
-        selector: "mec", "mec:no-zoom", "aks", …, or "native".
-        scorer: by name, never "auto"; None for a selector that needs none.
-        query: the text that relevance is scored for.
-        pairing: Qwen3-VL and Qwen3.5 fuse two frames under one time: always with "pairs", as in the paper,
-            only within two seconds with "auto", never with "duplicate".
-        frames_as: "video" leaves decoding to the reader in qwen-vl-utils, which takes K from the model's own
-            argument. "frames" and "images" put `frames` images into the message, for other models.
-        frames: K, if frames_as is not "video".
-        version: of Framenest. It makes lmms-eval's cache ask again after an update.
+    pairing: Qwen3-VL and Qwen3.5 fuse two frames under one time: always with "pairs", as in the paper, only
+    within two seconds with "auto", never with "duplicate". frames_as: "video" leaves decoding to the reader
+    in qwen-vl-utils, which takes K from the model's own argument; "frames" and "images" put K images into
+    the message, for other models.
     """
 
-    benchmark: str
-    selector: str = "mec"
-    scorer: str | None = None
-    query: RelevanceText = "question"
-    pairing: Pairing = "pairs"
-    frames_as: FramesAs = "video"
-    frames: int = 0
-    version: str = framenest.__version__
+    benchmark: str = setting("", "Whose rows the task has.", one_of(Literal[tuple(READERS)]))
+    selector: str = setting("mec", '"mec", "mec:no-zoom", "aks", …, or "native".', NAME)
+    scorer: str | None = setting(None, "By name, never auto; None for a selector without.", optional(NAME))
+    query: RelevanceText = setting("question", "Relevance is scored for it.", one_of(RelevanceText))
+    pairing: Pairing = setting("pairs", "Which frames are fused.", one_of(TaskPairing))
+    frames_as: FramesAs = setting("video", "How the message holds frames.", one_of(FramesAs))
+    frames: int = setting(0, "K, if frames_as is not video.", whole(0))
+    version: str = setting(framenest.__version__, "So that answers are not reused after an update.", NAME)
 
     @classmethod
     def of_task(cls, kwargs: Mapping[str, Any] | None) -> TaskSettings:
@@ -124,9 +111,7 @@ class TaskSettings:
         return cls(**settings)
 
     def __post_init__(self) -> None:
-        for name, allowed in _ALLOWED.items():
-            if getattr(self, name) not in allowed:
-                raise ConfigError(f"{name} = {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
+        super().__post_init__()
         if self.frames_as != "video" and self.frames < 1:
             raise ConfigError(f"frames_as = {self.frames_as} needs the budget: frames = K")
         if self.version != framenest.__version__:
