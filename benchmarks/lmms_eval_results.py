@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from framenest.errors import ConfigError, StoreError
-from framenest.evaluation.benchmarks import READERS
 from framenest.evaluation.lmms_eval.hook import REQUEST_FAILED
-from framenest.evaluation.lmms_eval.tasks import DURATIONS, NATIVE, TASKS, TaskSettings
+from framenest.evaluation.lmms_eval.tasks import DURATIONS, NATIVE, READERS, TASKS, TaskSettings
 
 RESULT_FILES = "*_results.json"
 BUDGETS = ("max_num_frames", "num_frames", "nframes", "max_frames", "codec_target_canvas")

@@ -105,8 +105,13 @@ def models() -> Tables:
         for kind in ("spoken", "seen")
         for rule, result in measured("speech")["sets"][f"{kind}, report"].items()
     ]  # fmt: skip
+    sized = [
+        [name, *(f"{row['hit'][0]:.2f} ({row['frames']:.0f})" for row in rows.values())]
+        for name, rows in measured("tokens")["images"].items()
+    ]
     return {
         "tokens": table(["style", "K = 8", "K = 32", "K = 128"], tokens),
+        "token-budget": table(["hits (frames)", "2,000", "4,000", "8,000", "16,000"], sized),
         "speech": table(["", "rule", *budgets], speech),
     }
 

@@ -21,8 +21,7 @@ GEMINI_LEVELS = {"low": 280, "medium": 560, "high": 1120}  # the most tokens of 
 TIERS = (4, 16)
 """Last rank of a full-size image, and last of one with half its side or more; later ones have a quarter."""
 
-Size = tuple[int, int]
-"""(width, height) in pixels."""
+Size = tuple[int, int]  # (width, height) in pixels
 
 
 @cache

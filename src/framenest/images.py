@@ -12,23 +12,16 @@ from numbers import Real
 
 from PIL import Image
 
-from framenest.errors import BadSetting
+from framenest.config import Allowed, CheckedSettings, finite, optional, setting
 from framenest.frames import ImageSpec, Pixels
+
+AT_LEAST_1 = optional(("1 or more", lambda value: isinstance(value, Real) and float(value) >= 1))
+QUALITY: Allowed = "from 1 to 100", lambda value: finite(value) and 1 <= value <= 100
 
 
 @dataclass(frozen=True)
-class ImageLimits:
+class ImageLimits(CheckedSettings):
     """Limits for images sent to a model. The aspect ratio is kept, and nothing is enlarged.
-
-    Args:
-        max_side: pixels of the longer side; None for the original size.
-        max_pixels: width × height; None for the original size.
-        quality: JPEG quality, 1 to 100.
-        frame_pixels: pixels per frame that a Qwen processor on the server may use, sent with requests of
-            style vllm-video. None: the processor divides a fixed number among the frames.
-
-    Raises:
-        ConfigError: a limit below 1, or a quality that JPEG does not have.
 
     >>> ImageLimits(max_side=640).size(1920, 1080)
     (640, 360)
@@ -36,26 +29,20 @@ class ImageLimits:
     (426, 240)
     """
 
-    max_side: int | None = None
-    max_pixels: int | None = None
-    quality: int = 90
-    frame_pixels: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("max_side", "max_pixels", "frame_pixels"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, Real) and float(value) >= 1):
-                raise BadSetting(name, value, "1 or more")
-        if not (isinstance(self.quality, int | float) and 1 <= self.quality <= 100):
-            raise BadSetting("quality", self.quality, "from 1 to 100")
+    max_side: int | None = setting(None, "Shrink images to this many pixels on the longer side.", AT_LEAST_1)
+    max_pixels: int | None = setting(None, "Shrink images to this many pixels.", AT_LEAST_1)
+    quality: int = setting(90, "JPEG quality, 1 to 100.", QUALITY)
+    frame_pixels: int | None = setting(
+        None,
+        "For vllm-video: pixels per frame in Qwen's processor; lmms-eval sends 786432. "
+        "[default: all frames share 25,165,824]",
+        AT_LEAST_1,
+    )
 
     def size(self, width: int, height: int) -> tuple[int, int]:
         """(width, height) of an image, scaled down to the limits."""
-        scale = 1.0
-        if self.max_side is not None:
-            scale = min(scale, self.max_side / max(width, height))
-        if self.max_pixels is not None:
-            scale = min(scale, math.sqrt(self.max_pixels / (width * height)))
+        side, pixels = self.max_side or math.inf, self.max_pixels or math.inf
+        scale = min(1.0, side / max(width, height), math.sqrt(pixels / (width * height)))
         if scale == 1.0:
             return width, height
         return max(1, int(width * scale + 1e-9)), max(1, int(height * scale + 1e-9))
@@ -103,14 +90,7 @@ def data_url(data: bytes, kind: str = "image/jpeg") -> str:
     return f"data:{kind};base64,{as_base64(data)}"
 
 
-def from_data_url(url: str) -> Image.Image:
-    """The image in a data URL, as RGB."""
-    with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])), formats=READABLE_FORMATS) as image:
-        return image.convert("RGB")
-
-
-STRIP_HEIGHT = 120
-"""Pixels of the short side of a frame in a notebook."""
+STRIP_HEIGHT = 120  # pixels of the short side of a frame in a notebook
 
 
 def strip_html(

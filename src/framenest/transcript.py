@@ -23,24 +23,17 @@ from framenest.video.decoder import Decoder, HasFile, HasSubtitles, SubtitleTrac
 AUTO, NONE = "auto", "none"
 """Values of the setting `subtitles`: search for a transcript, or use none."""
 
-LINE_SECONDS = 5.0
-"""Seconds that a line without an end lasts, unless the next one begins earlier."""
-ROLLING_SECONDS = 0.05
-"""Seconds between captions that follow each other directly, as rolling captions do."""
-REACH = 1.0
-"""A passage also counts this many seconds before and after it, falling to half."""
+LINE_SECONDS = 5.0  # seconds that a line without an end lasts, unless the next one begins earlier
+ROLLING_SECONDS = 0.05  # seconds between captions that follow each other directly, as rolling captions do
+REACH = 1.0  # a passage also counts this many seconds before and after it, falling to half
 
-SUBTITLE_SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", ".json")
-"""Suffixes of subtitle files next to a video, in order of preference."""
-MAX_SECONDS = 1e9
-"""Seconds; a larger number is not a time."""
-MAX_SUBTITLE_BYTES = 64 * 2**20
-"""Bytes of a subtitle file."""
+SUBTITLE_SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", ".json")  # next to a video, in order of preference
+MAX_SECONDS = 1e9  # seconds; a larger number is not a time
+MAX_SUBTITLE_BYTES = 64 * 2**20  # bytes of a subtitle file
 TRACK_FORMAT = 1
 _LANGUAGES = ("", ".en", ".eng", ".en-US", ".en-GB", ".en-orig", ".english")
 """The sentence encoder understands English; a file in another language must be named."""
-_LISTS = ("segments", "chunks", "transcription", "lines")
-"""Where whisper (faster-whisper, WhisperX, OpenAI's API), transformers and whisper.cpp keep their lines."""
+_LISTS = ("segments", "chunks", "transcription", "lines")  # of whisper, transformers, whisper.cpp, ours
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]")
 
 
@@ -265,8 +258,7 @@ def _seconds(value: object) -> float:
 def _track(video: HasSubtitles, store: Store | None) -> Transcript | None:
     """The transcript from a track inside the video, cached in the store."""
     key = f"transcripts/{digest(video.info.fingerprint, video.info.stream, TRACK_FORMAT)}"
-    entry = store.get(key) if store else None
-    if entry:
+    if store and (entry := store.get(key)):
         content = entry[0]["transcript"]
         return convert(content, Transcript) if content else None
     track = _read_track(video)

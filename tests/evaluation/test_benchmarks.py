@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from framenest.evaluation.benchmarks import READERS
+from framenest.evaluation.lmms_eval.tasks import READERS
 
 VIDEOMME = {
     "video_id": "001", "duration": "short", "videoID": "fFjv93ACGo8", "question_id": "001-1",

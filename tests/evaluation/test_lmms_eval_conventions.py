@@ -6,8 +6,8 @@ from importlib import import_module
 import pytest
 import toy_benchmarks
 
-from framenest.evaluation.benchmarks import READERS
 from framenest.evaluation.lmms_eval import tasks
+from framenest.evaluation.lmms_eval.tasks import READERS
 from framenest.lmm.prompt import DIRECTLY
 from without_gpu import declare_torchvision_operators
 

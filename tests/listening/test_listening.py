@@ -215,6 +215,8 @@ def test_a_failure_leaves_the_ranking_as_it_is_without_listening(monkeypatch):
     assert broken.frames.tolist() == plain.frames.tolist()
     assert broken.transcript.notes == ("no transcript of the sound: the recognizer broke down",)
     assert json.loads(broken.dumps())["transcript"]["notes"] == list(broken.transcript.notes)
+    assert broken.prefix(2).notes == broken.prefix(2).best(1).notes == broken.notes
+    assert broken.notes[0] in broken._repr_html_()
 
 
 @pytest.mark.usefixtures("place")

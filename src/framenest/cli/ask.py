@@ -68,7 +68,7 @@ def ask(
     """
     check_style(model.style, images.pairing)
     opt.refuse_pairing(model.style)
-    within = tokens.budget(model.style, pairing=images.pairing, limits=images.settings["limits"])
+    within = tokens.budget(model.style, pairing=images.pairing, limits=images.limits)
     printer = AnswerPrinter()
     with model.client() as client:
         opt.check_server(client)
@@ -108,7 +108,7 @@ def ask(
                 progress=common.bars(),
                 on_text=None if as_json else printer,
                 on_step=printer.end,
-                **images.settings,
+                **vars(images),
                 **sent,
             )
         except ModelError as error:

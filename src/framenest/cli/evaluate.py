@@ -100,20 +100,10 @@ def _print_recall(result: dict[str, Any]) -> None:
         whole, last = summary["all"], summary[budgets[-1]]
         means = {"mean": whole["objective"], "first hit": whole["mean_first_hit"]}
         hits.append({"Selector": name, **{k: summary[k]["hit"] for k in budgets}, **means})
-        rest.append(
-            {
-                "Selector": name,
-                "cov.": last["covered"],
-                "gap": last["largest_gap"],
-                "red.": last["redundancy"],
-                f"dup@{few}": summary[few]["near_duplicates"],
-                "nest": last["nesting"],
-                "low": whole.get("low"),
-                "med.": whole.get("medium"),
-                "high": whole.get("high"),
-                "seen": round(whole["candidates"]),
-            }
-        )
+        times = {"cov.": last["covered"], "gap": last["largest_gap"], "red.": last["redundancy"]}
+        looks = {f"dup@{few}": summary[few]["near_duplicates"], "nest": last["nesting"]}
+        regimes = {"low": whole.get("low"), "med.": whole.get("medium"), "high": whole.get("high")}
+        rest.append({"Selector": name, **times, **looks, **regimes, "seen": round(whole["candidates"])})
     out.print(f"[bold]hit@K[/] over {result['questions']} questions, scorer {escape(result['scorer'])}")
     _print_rows(hits)
     out.print(f"[dim]at K={budgets[-1]}, and per question for all budgets[/]")

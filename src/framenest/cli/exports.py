@@ -195,7 +195,7 @@ def export(
         note("nothing will be written; give -o FILE")
     result = load_result(ranking)
     counted = cast(lmm.StyleName, "openai" if style == FOLDER else style)
-    within = tokens.budget(counted, pairing=images.pairing, limits=images.settings["limits"])
+    within = tokens.budget(counted, pairing=images.pairing, limits=images.limits)
     prefix = result.prefix(within or budget)
     if style == FOLDER:
         folder = opt.check_writable_folder(Path(str(output)) / Path(result.video.path).stem)
@@ -218,7 +218,7 @@ def export(
             options=choices,
             video=reopen(result.video, video, store=common.cache),
             progress=bars,
-            **images.settings,
+            **vars(images),
             **transcript.settings(result.transcript if isinstance(result, Ranking) else None),
         )
     _write_request(request, output, model)

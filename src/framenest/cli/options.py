@@ -511,35 +511,20 @@ def refuse_pairing(style: str) -> None:
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """How frames are sent to a model."""
+    """How frames are sent to a model: arguments of `messages` and `ask`."""
 
+    limits: ImageLimits
     pairing: Pairing = option(
         "Qwen3-VL and Qwen3.5 fuse two frames and give both the mean of their times. auto: fuse frames less "
         "than 2 s apart, send others twice. pairs: always fuse, as in the paper. duplicate: send each frame "
         "twice. images: send images, not a video.",
         default="auto",
     )
-    max_side: int | None = option("Shrink images to this many pixels on the longer side.")
-    max_pixels: int | None = option("Shrink images to this many pixels.")
-    quality: int = option("JPEG quality, 1 to 100.", default=90)
-    frame_pixels: int | None = option(
-        "For vllm-video: pixels per frame in Qwen's processor; lmms-eval sends 786432. "
-        "[default: all frames share 25,165,824]"
-    )
     tell_times: bool | None = option(
         "Write the frames' times as text. [default: only if the model's processor does not]",
         "--times/--no-times",
         default=None,
     )
-
-    def __post_init__(self) -> None:
-        _ = self.settings  # checks them before the work starts
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Keyword arguments for `messages` and `ask`."""
-        limits = ImageLimits(self.max_side, self.max_pixels, self.quality, self.frame_pixels)
-        return {"pairing": self.pairing, "limits": limits, "tell_times": self.tell_times}
 
 
 @dataclass(frozen=True)

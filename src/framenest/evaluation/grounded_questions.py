@@ -15,7 +15,7 @@ from framenest.errors import ConfigError, StoreError
 from framenest.frames import VideoInfo
 from framenest.records import read_rows
 from framenest.text import seconds_of
-from framenest.video.decoder import Decoder, Picture, PictureDecoder, Sizes
+from framenest.video.decoder import Picture, PictureDecoder, Sizes
 from framenest.video.source import is_remote
 
 TIMELINE_FPS = 30.0
@@ -78,22 +78,14 @@ class NoStore:
 class GroundedQuestion:
     """A question and the intervals in which its answer is visible.
 
-    Attributes:
-        video: A path or a URL.
-        question: What is asked.
-        intervals: (start, end) in seconds from the first frame.
-        duration: Seconds, for a bare timeline; `video` is then only a name.
+    video: a path or a URL. intervals: in seconds from the first frame. duration: in seconds, for a bare
+    timeline; `video` is then only a name.
     """
 
     video: str
     question: str
     intervals: Intervals
     duration: float | None = None
-
-    @property
-    def source(self) -> str | Decoder:
-        """What a session opens: the video, or the bare timeline."""
-        return self.video if self.duration is None else TimelineDecoder(self.video, self.duration)
 
     @property
     def part(self) -> Part:
@@ -109,21 +101,11 @@ class GroundedQuestion:
 def load_questions(
     path: str | Path, *, kind: str = "framenest", videos: str | Path | None = None, part: Part = "all"
 ) -> list[GroundedQuestion]:
-    """Read a question set.
+    """The questions of a file that have intervals, with the paths of their videos.
 
-    Args:
-        path: JSON, JSON lines, CSV or Parquet.
-        kind: The file's format, one of QUESTION_READERS. "framenest" has rows {"video", "question",
-            "intervals": [[start, end], …]} in seconds.
-        videos: The folder of the videos; by default that of the file.
-        part: "tune" or "report" for a fixed half of the questions, chosen by the names in the file.
-
-    Returns:
-        The questions that have intervals, with the paths of their videos.
-
-    Raises:
-        StoreError: The file cannot be read.
-        ConfigError: It is not a question set of this kind.
+    kind: the file's format; rows of "framenest" are {"video", "question", "intervals": [[start, end], …]} in
+    seconds. videos: their folder; by default that of the file. part: "tune" or "report" for a fixed half,
+    chosen by the names in the file. StoreError: the file cannot be read; ConfigError: it is of another kind.
 
     >>> row = {"vid": "kiln", "query": "What is fired?", "relevant_windows": [[6, 8]]}
     >>> _ = Path("qvh.jsonl").write_text(json.dumps(row))

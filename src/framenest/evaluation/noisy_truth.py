@@ -72,16 +72,14 @@ class NoisyTruthScorer:
         self, encoded: Encoded, question: str, *, reference: Encoded | None = None
     ) -> NDArray[np.float32]:
         """(n,) relevance in [0, 1]."""
-        probes = encoded if reference is None else reference
-        last = float(max(encoded["second"].max(initial=0), probes["second"].max(initial=0)))
-        noise = self._noise(question, last)
-        return logistic(self._score(encoded["second"], noise), self._score(probes["second"], noise))
-
-    def _score(self, seconds: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
         if self._intervals is None:
             raise ScorerError("noisy-truth works only in `framenest evaluate`, where answers are known")
-        values = np.interp(seconds, np.arange(len(noise)) * STEP_SECONDS, noise)
-        return np.asarray(self._snr * inside(seconds, self._intervals) + values)
+        both = [rows["second"] for rows in (encoded, encoded if reference is None else reference)]
+        noise = self._noise(question, float(max(seconds.max(initial=0) for seconds in both)))
+        times = np.arange(len(noise)) * STEP_SECONDS
+        truths = [self._snr * inside(seconds, self._intervals) for seconds in both]
+        scores = [truth + np.interp(at, times, noise) for truth, at in zip(truths, both, strict=True)]
+        return logistic(*scores)
 
     def _noise(self, question: str, last: float) -> NDArray[np.float64]:
         """White noise smoothed by a Gaussian, with unit variance; longer videos extend it."""

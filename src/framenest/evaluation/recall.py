@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from framenest.config import PAPER_PRESETS
 from framenest.errors import ConfigError
-from framenest.evaluation.grounded_questions import GroundedQuestion, Intervals, inside
+from framenest.evaluation.grounded_questions import GroundedQuestion, Intervals, TimelineDecoder, inside
 from framenest.evaluation.noisy_truth import NoisyTruthScorer
 from framenest.method import cues
 from framenest.protocols import Progress, Scorer
@@ -145,18 +145,9 @@ def evaluate(
     seeds: int = 1,
     progress: Progress = lambda *_: None,
 ) -> dict[str, Any]:
-    """Evidence recall of selectors on a question set.
+    """Evidence recall of selectors, as `load_selector` takes them; the summaries are those of `summarise`.
 
-    Args:
-        questions: Questions with known intervals (`load_questions`).
-        selectors: As `load_selector` takes them: "mec", "mec:no-zoom", "aks", "file:PATH", …
-        budgets: Numbers of frames.
-        session: With the scorer.
-        seeds: Number of noise draws of `noisy-truth`, averaged for each question.
-        progress: Called as progress(stage, done, total).
-
-    Returns:
-        {"questions": n, "seeds": n, "selectors": {name: summary}}, with the summaries of `summarise`.
+    seeds: noise draws of `noisy-truth`, averaged for each question.
 
     >>> question = GroundedQuestion("kiln.mp4", "What is fired?", ((7.0, 8.5),))
     >>> measures = evaluate([question], ["mec", "aks"], [8, 16], Session("noisy-truth:4"))
@@ -206,13 +197,9 @@ def collect(
     seeds: int = 1,
     progress: Progress = lambda *_: None,
 ) -> dict[str, list[RecallOutcome]]:
-    """Measure every selector on every question; arguments as for `evaluate`, with selectors by label.
+    """By label in specs: a selector's outcomes, question by question, each with all its seeds.
 
-    Returns:
-        By label, the outcomes in the order of the questions, each with all its seeds.
-
-    Raises:
-        ConfigError: Several seeds for a scorer without noise, or a timeline for a scorer that needs images.
+    ConfigError: several seeds for a scorer without noise, or a timeline for a scorer that needs images.
     """
     outcomes: dict[str, list[RecallOutcome]] = {name: [] for name in specs}
     scorer = session.scorer if any(needs_scorer(spec) for spec in specs.values()) else None
@@ -225,10 +212,13 @@ def collect(
     previous: str | None = None
     for done, question in enumerate(questions):
         progress("questions", done, len(questions))
-        if question.duration is not None and question.video != previous:
-            session.forget()  # making a timeline again is faster than keeping hundreds
+        source: str | Decoder = question.video
+        if question.duration is not None:
+            if question.video != previous:
+                session.forget()  # making a timeline again is faster than keeping hundreds
+            source = TimelineDecoder(question.video, question.duration)
         previous = question.video
-        video = session.open(question.source)
+        video = session.open(source)
         for seed in range(seeds):
             if noisy is not None:
                 noisy.learn(question.intervals, seed)
@@ -253,10 +243,9 @@ def _judge(
         rows = session.features(video, scorer, THUMBNAIL).get(selection.frames, "selected frames")
         looks = cues.encode(rows.thumbnails).astype(np.float64)
     for budget, prefix in selection.prefixes.items():
-        half = selection.prefixes.get(budget // 2)
-        nearest = (
-            most_similar(looks[np.isin(rows.frames, prefix.frames)]) if question.duration is None else None
-        )
+        half, nearest = selection.prefixes.get(budget // 2), None
+        if question.duration is None:
+            nearest = most_similar(looks[np.isin(rows.frames, prefix.frames)])
         outcome.by_budget[budget] = {
             "hit": float(hit(prefix.seconds, question.intervals)),
             "covered": covered(prefix.seconds, question.intervals),

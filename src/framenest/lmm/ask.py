@@ -9,18 +9,10 @@ from typing import Any
 from framenest.errors import ModelError
 from framenest.image_tokens import TokenBudget
 from framenest.images import ImageLimits
+from framenest.lmm import prompt
 from framenest.lmm.client import Answer, Answerer, OnText
 from framenest.lmm.messages import StyleName, check_style, messages
-from framenest.lmm.prompt import (
-    CITE,
-    OTHERWISE,
-    TOKENS,
-    Pairing,
-    cannot_tell,
-    cited_places,
-    model_seconds,
-    not_shown,
-)
+from framenest.lmm.prompt import Pairing
 from framenest.method.prefix import Prefix
 from framenest.method.ranking import Ranking
 from framenest.progress import ShowProgress
@@ -115,7 +107,7 @@ def ask(
     limits: ImageLimits | None = None,
     tell_times: bool | None = None,
     transcript: Transcript | None = None,
-    transcript_tokens: int = TOKENS,
+    transcript_tokens: int = prompt.TOKENS,
     video: Video | None = None,
     progress: ShowProgress = True,
     on_text: OnText | None = None,
@@ -162,7 +154,7 @@ def ask(
         most = getattr(answerer, "most_images", None) if record.sends == "images" else None
         if most is not None and most < len(prefix):
             prefix, last = prefix.best(most), True
-        instructions = ([] if options else [CITE]) + ([] if last else [OTHERWISE])
+        instructions = ([] if options else [prompt.CITE]) + ([] if last else [prompt.OTHERWISE])
         request = messages(
             prefix,
             question,
@@ -183,13 +175,14 @@ def ask(
             if getattr(answerer, "most_images", most) == most:
                 raise
             continue  # now that the limit is known
-        stuck = not last and cannot_tell(answer.text)
+        stuck = not last and prompt.cannot_tell(answer.text)
         steps.append(Step(prefix, answer, stuck, request.tokens.total))
         if on_step is not None:
             on_step(steps[-1])
         if not stuck:
             break
     seconds = steps[-1].prefix.seconds.tolist()
-    times = model_seconds(pairing, seconds) if record.fuses else seconds  # the model reads one time per pair
+    if record.fuses:  # the model reads one time per pair
+        seconds = prompt.model_seconds(pairing, seconds)
     text = steps[-1].answer.text
-    return Reply(question, steps, cited_places(text, times), not_shown(text, times))
+    return Reply(question, steps, prompt.cited_places(text, seconds), prompt.not_shown(text, seconds))

@@ -61,12 +61,9 @@ class Usage:
 
     prompt_tokens: int | None
     completion_tokens: int | None
-    seconds: float
-    """From the request to the last word."""
-    first_seconds: float | None = None
-    """To the first word, if it was streamed."""
-    retries: int = 0
-    """Retries of a busy or failing server."""
+    seconds: float  # from the request to the last word
+    first_seconds: float | None = None  # to the first word, if it was streamed
+    retries: int = 0  # retries of a busy or failing server
 
     def to_json(self) -> dict[str, Any]:
         """The fields; seconds are rounded to milliseconds."""
@@ -77,12 +74,10 @@ class Usage:
 class Answer:
     """A model's reply."""
 
-    text: str
-    """The answer without its reasoning."""
+    text: str  # the answer without its reasoning
     reasoning: str
     model: str
-    finish_reason: str
-    """"stop", or "length" if it was cut off."""
+    finish_reason: str  # "stop", or "length" if it was cut off
     usage: Usage
 
 

@@ -39,8 +39,7 @@ _TIMES = re.compile(
 _IS_TIME = re.compile(rf"\d\s*{_UNIT}|\d:\d\d", re.IGNORECASE)
 TENTH, WHOLE = 0.06, 0.55
 """Tolerance in seconds of a time in running text: given in tenths, or in whole seconds."""
-CITED_WITHIN = 2.0
-"""Seconds within which a time in brackets cites the nearest frame."""
+CITED_WITHIN = 2.0  # seconds within which a time in brackets cites the nearest frame
 _CANNOT_TELL = re.compile(r"\W*cannot\W+tell[^\w\s,]*[ \t]*(?:[^\w\s,(]|\n|$)", re.IGNORECASE)
 """A whole sentence at the start of the answer."""
 

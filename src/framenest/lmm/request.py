@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +17,7 @@ from PIL import Image
 from framenest.cache.files import write_atomic
 from framenest.errors import ConfigError
 from framenest.frames import VideoInfo
-from framenest.images import data_url, encode_image, from_data_url
+from framenest.images import READABLE_FORMATS, data_url, encode_image
 from framenest.method.prefix import Prefix
 from framenest.records import BadField, Whole, convert, load_file
 from framenest.text import one_line
@@ -138,7 +140,7 @@ class Request:
             style=file.style,
             prefix=Prefix.from_json(replace(file.video, from_file=True), data),
             messages=file.messages,
-            images=_decode_images(file.pictures),
+            images=[_decoded(url, f"pictures[{place}]") for place, url in enumerate(file.pictures)],
             processor=file.processor,
             markers=file.markers,
             tokens=Tokens(*file.tokens),
@@ -163,12 +165,11 @@ class RequestFile(msgspec.Struct):
     pictures: Annotated[list[str], Meta(min_length=1)]
 
 
-def _decode_images(urls: Sequence[str]) -> list[Image.Image]:
-    """The images of a file's data URLs; BadField names the first that is not an image."""
-    found = []
-    for place, url in enumerate(urls):
-        try:
-            found.append(from_data_url(url))
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise BadField(f"pictures[{place}] is not an image ({one_line(error)})") from error
-    return found
+def _decoded(url: str, where: str) -> Image.Image:
+    """The image in a data URL, as RGB."""
+    try:
+        data = io.BytesIO(base64.b64decode(url.partition(",")[2]))
+        with Image.open(data, formats=READABLE_FORMATS) as image:
+            return image.convert("RGB")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise BadField(f"{where} is not an image ({one_line(error)})") from error

@@ -45,8 +45,8 @@ class Prefix:
         ranks: (K,) int64 from 1; None if the selector does not rank.
         complete: the video has fewer than `budget` frames to choose from, and all of them are here.
         why: why a selector chose fewer than `budget` frames.
-        question, scorer, match: those of the ranking (`Ranking.question`, `Ranking.scorer`, `Stats.match`);
-            None and "" for other selectors and prefixes read from a file.
+        question, scorer, match, notes: those of the ranking (`Ranking.question`, `Ranking.scorer`,
+            `Stats.match`, `Ranking.notes`); None and "" for other selectors and prefixes read from a file.
         roles, reasons: of each frame, as in `Ranking.roles` and `Ranking.reasons`; empty likewise.
         sizes: (width, height) of each image, if the budget was in tokens; otherwise empty.
 
@@ -69,6 +69,7 @@ class Prefix:
     roles: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     sizes: tuple[Size, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -90,7 +91,7 @@ class Prefix:
             ("" if rank is None else f"#{rank} · ") + f"{clock(second)} · frame {frame}"
             for rank, second, frame in best
         ]
-        notes = [f"… and {len(self) - len(best)} more"] if len(self) > len(best) else []
+        notes = [*self.notes, *([f"… and {len(self) - len(best)} more"] if len(self) > len(best) else [])]
         try:
             images = best.images(ImageSpec.short_side(STRIP_HEIGHT), progress=False)
         except FramenestError as error:

@@ -293,10 +293,9 @@ class Ranking:
             )
         ranks = np.argsort(self.order[:budget], kind="stable")
         frames, seconds, complete = self.frames[ranks], self.seconds[ranks], budget > len(self)
-        known = (self.question, self.scorer, self.stats.match)
-        roles = tuple(self.roles[i] for i in ranks)
-        reasons = tuple(self.reasons[i] for i in ranks)
-        about = complete, "", *known, roles, reasons, tuple(sizes[rank] for rank in ranks if sizes)
+        known = self.question, self.scorer, self.stats.match
+        each = (tuple(column[i] for i in ranks if column) for column in (self.roles, self.reasons, sizes))
+        about: Any = complete, "", *known, *each, self.notes
         return Prefix(self.video, budget, frames, seconds, ranks + 1, *about)
 
     def to_json(self) -> dict[str, Any]:

@@ -50,9 +50,7 @@ class Nearest(NamedTuple):
 class ScannedVectors:
     """Vectors of one space in the cache: an entry per video, all of which are read for each query.
 
-    Args:
-        store: the cache.
-        space: what made the vectors, such as "clip openai/clip-vit-base-patch32@3d74acf9 float32".
+    space: what made the vectors, such as "clip openai/clip-vit-base-patch32@3d74acf9 float32".
 
     >>> from framenest.cache.directory import DirectoryStore
     >>> vectors = ScannedVectors(DirectoryStore("cache"), "colours")
@@ -144,18 +142,9 @@ class ScannedVectors:
 class LibraryVectors:
     """As ScannedVectors, in LanceDB: a table for each space, with a row for each probe.
 
-    Args:
-        uri: a directory, or an address such as s3://bucket/library. Credentials and the endpoint come from
-            the variables that a cache at an address uses, such as AWS_ENDPOINT_URL.
-        space: what made the vectors.
-
-    Raises:
-        MissingExtra: LanceDB is not installed.
-        StoreError: the library cannot be read or written.
-
-    Example::
-
-        LibraryVectors("s3://bucket/library", "tags 1").nearest(query, 10)
+    uri: a directory, or an address such as s3://bucket/library. Credentials and the endpoint come from the
+    variables that a cache at an address uses, such as AWS_ENDPOINT_URL. MissingExtra: LanceDB is not
+    installed; StoreError, also from its methods: the library cannot be read or written.
     """
 
     def __init__(self, uri: str, space: str) -> None:

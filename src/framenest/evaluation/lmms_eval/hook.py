@@ -29,8 +29,7 @@ SUFFIX = ".framenest.json"
 MARK = "framenest"
 REQUEST_FAILED = ("[LMMS_EVAL_", "Error: ")
 """How an answer begins that lmms-eval's models of a server give after their last retry, and for no text."""
-ANSWERS_A_STEP = 16
-"""A crash loses at most so many answers of each process."""
+ANSWERS_A_STEP = 16  # a crash loses at most so many answers of each process
 Element = Mapping[str, Any]
 
 
@@ -162,9 +161,7 @@ def hook_readers() -> bool:
     except ImportError:
         return False
     readers = vision_process.VIDEO_READER_BACKENDS
-    for name, reader in readers.items():
-        if not hasattr(reader, MARK):
-            readers[name] = with_manifests(reader)
+    readers |= {name: with_manifests(reader) for name, reader in readers.items() if not hasattr(reader, MARK)}
     return True
 
 

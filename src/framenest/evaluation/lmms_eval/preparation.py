@@ -19,10 +19,8 @@ from framenest.processes import process_memory
 from framenest.scorers.feature_store import LargeFeatures
 from framenest.selectors import check_selector
 
-PROGRESS_SECONDS = 60
-"""Between two lines of progress, at least."""
-Manifests = dict[str, dict[VideoManifest, None]]
-"""By video, in the order of the benchmarks, each once."""
+PROGRESS_SECONDS = 60  # between two lines of progress, at least
+Manifests = dict[str, dict[VideoManifest, None]]  # by video, in the order of the benchmarks, each once
 
 
 def prepare(
@@ -37,28 +35,12 @@ def prepare(
     """Make the selections of tasks that are not in the cache, at all budgets, video by video.
 
     A video's frames are decoded and encoded once for all its questions and selectors, also where its features
-    are too large for the cache. A video that cannot be used does not end the work.
+    are too large for the cache. A video that is missing or cannot be read does not end the work.
 
-    Args:
-        tasks: Their names.
-        folder: With the tasks' files.
-        budgets: Numbers of frames.
-        part: (i, n): every n-th video, beginning with the i-th. n processes share half of the memory.
-        limit: Only so many questions of each task.
-        tell: Called with a line about each selector that does not serve all budgets, and about the progress.
-
-    Returns:
-        {"videos": n, "selected": n, "present": n, "seconds": s, "failures": [line, …]}: selections that were
-        made and that were there, and a line for each video that is missing or cannot be read.
-
-    Raises:
-        ConfigError: A task is not there, or not one of ours.
-        BudgetError: A selector serves no such budget.
-
-    Example::
-
-        folder = write_tasks(DirectoryStore(), scorer="blip2")
-        prepare(["framenest_videomme"], folder, [8, 32])["failures"]
+    folder: with the tasks' files. part: (i, n) for every n-th video, beginning with the i-th; n processes
+    share half of the memory. limit: of questions of each task. tell: called with a line about each selector
+    that does not serve all budgets, and about the progress. Returns {"videos": n, "selected": n,
+    "present": n, "seconds": s, "failures": [line, …]}: selections that were made, and that were there.
     """
     first, step = part[0] - 1, part[1]
     manifests, missing = _task_manifests(tasks, folder, limit)

@@ -1,26 +1,27 @@
-"""lmms-eval tasks: their settings, their yaml, and the functions that it names."""
+"""lmms-eval tasks: the questions in rows, the settings, the yaml, and the functions that it names."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import json
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import framenest
 from framenest.cache.directory import DirectoryStore
 from framenest.cache.files import write_atomic
 from framenest.cache.hashes import digest
-from framenest.config import RelevanceText
+from framenest.config import NAME, CheckedSettings, RelevanceText, one_of, optional, setting, whole
 from framenest.errors import ConfigError, MissingExtra
-from framenest.evaluation.benchmarks import READERS
 from framenest.evaluation.lmms_eval.hook import VideoManifest, ending_the_run, hook_readers, selected_frames
 from framenest.lmm.prompt import DIRECTLY, Pairing, marker
+from framenest.method.mec import with_options
 from framenest.selectors import FILE, check_selector, needs_scorer
 
 Row = Mapping[str, Any]
@@ -29,39 +30,71 @@ FramesAs = Literal["video", "frames", "images"]
 NATIVE = "native"  # the whole video, read by the model's own code: for comparison, with the same prompt
 SELECTORS = ("mec", "uniform", "aks", "wfs-sb", NATIVE)
 DURATIONS = ("short", "medium", "long")
-_ALLOWED = {
-    "benchmark": tuple(READERS),
-    "query": get_args(RelevanceText),
-    "pairing": get_args(TaskPairing),
-    "frames_as": get_args(FramesAs),
+
+
+@dataclass(frozen=True)
+class BenchmarkQuestion:
+    """One multiple-choice question.
+
+    question: without its options. asked: with its options, as shown to the model. with_options: with its
+    options, as WFS-SB's released code scores it.
+    """
+
+    question: str
+    asked: str
+    with_options: str
+
+
+def _videomme(row: Row) -> BenchmarkQuestion:
+    """Both Video-MME: the options start with their letters; in Video-MME-v2 they are one string."""
+    listed, question = row["options"], str(row["question"])
+    options = listed.strip().split("\n") if isinstance(listed, str) else [str(option) for option in listed]
+    return BenchmarkQuestion(question, "\n".join([question, *options]), with_options(question, options))
+
+
+def _longvideobench(row: Row) -> BenchmarkQuestion:
+    """LongVideoBench: option0 to option4, with "N/A" for those that a question lacks."""
+    question = str(row["question"])
+    options = [str(row[name]) for i in range(5) if row.get(name := f"option{i}") not in (None, "N/A")]
+    lettered = (f"{letter}. {text}" for letter, text in zip("ABCDE", options, strict=False))
+    return BenchmarkQuestion(question, "\n".join([question, *lettered]), with_options(question, options))
+
+
+def _mlvu(row: Row) -> BenchmarkQuestion:
+    """MLVU: the question has its options as lines "(A) …"."""
+    asked = str(row["question"])
+    first = re.search(r"^[ \t]*\([A-J]\)", asked, re.M)
+    if first is None:
+        raise ValueError(f"no options (A), (B), … in the question {asked!r}")
+    return BenchmarkQuestion(asked[: first.start()].strip(), asked, asked.removesuffix("\n") + "\n")
+
+
+READERS: dict[str, Callable[[Row], BenchmarkQuestion]] = {
+    "videomme": _videomme,
+    "videomme-v2": _videomme,
+    "longvideobench": _longvideobench,
+    "mlvu": _mlvu,
 }
 
 
 @dataclass(frozen=True)
-class TaskSettings:
+class TaskSettings(CheckedSettings):
     """Settings of a task: the keys below `framenest:` in its yaml, which lmms-eval copies into its results.
 
-    Attributes:
-        benchmark: whose rows the task has.
-        selector: "mec", "mec:no-zoom", "aks", …, or "native".
-        scorer: by name, never "auto"; None for a selector that needs none.
-        query: the text that relevance is scored for.
-        pairing: Qwen3-VL and Qwen3.5 fuse two frames under one time: always with "pairs", as in the paper,
-            only within two seconds with "auto", never with "duplicate".
-        frames_as: "video" leaves decoding to the reader in qwen-vl-utils, which takes K from the model's own
-            argument. "frames" and "images" put `frames` images into the message, for other models.
-        frames: K, if frames_as is not "video".
-        version: of Framenest. It makes lmms-eval's cache ask again after an update.
+    pairing: Qwen3-VL and Qwen3.5 fuse two frames under one time: always with "pairs", as in the paper, only
+    within two seconds with "auto", never with "duplicate". frames_as: "video" leaves decoding to the reader
+    in qwen-vl-utils, which takes K from the model's own argument; "frames" and "images" put K images into
+    the message, for other models.
     """
 
-    benchmark: str
-    selector: str = "mec"
-    scorer: str | None = None
-    query: RelevanceText = "question"
-    pairing: Pairing = "pairs"
-    frames_as: FramesAs = "video"
-    frames: int = 0
-    version: str = framenest.__version__
+    benchmark: str = setting("", "Whose rows the task has.", one_of(Literal[tuple(READERS)]))
+    selector: str = setting("mec", '"mec", "mec:no-zoom", "aks", …, or "native".', NAME)
+    scorer: str | None = setting(None, "By name, never auto; None for a selector without.", optional(NAME))
+    query: RelevanceText = setting("question", "Relevance is scored for it.", one_of(RelevanceText))
+    pairing: Pairing = setting("pairs", "Which frames are fused.", one_of(TaskPairing))
+    frames_as: FramesAs = setting("video", "How the message holds frames.", one_of(FramesAs))
+    frames: int = setting(0, "K, if frames_as is not video.", whole(0))
+    version: str = setting(framenest.__version__, "So that answers are not reused after an update.", NAME)
 
     @classmethod
     def of_task(cls, kwargs: Mapping[str, Any] | None) -> TaskSettings:
@@ -72,15 +105,12 @@ class TaskSettings:
         """
         settings = dict((kwargs or {}).get("framenest") or {})
         names = [entry.name for entry in fields(cls)]
-        unknown = set(settings) - set(names)
-        if unknown:
+        if unknown := settings.keys() - names:
             raise ConfigError(f"framenest has no setting {sorted(unknown)[0]!r}; choose from {names}")
         return cls(**settings)
 
     def __post_init__(self) -> None:
-        for name, allowed in _ALLOWED.items():
-            if getattr(self, name) not in allowed:
-                raise ConfigError(f"{name} = {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
+        super().__post_init__()
         if self.frames_as != "video" and self.frames < 1:
             raise ConfigError(f"frames_as = {self.frames_as} needs the budget: frames = K")
         if self.version != framenest.__version__:
@@ -175,20 +205,20 @@ short, medium, long = map(_only, DURATIONS)  # `process_docs`: Video-MME's short
 
 def videomme_results(doc: Row, results: list[Any]) -> dict[str, Any]:
     """`process_results` of Video-MME: lmms-eval's own result, repeated for each duration."""
-    made: dict[str, Any] = dict(_videomme().videomme_process_results(doc, results))
+    made: dict[str, Any] = dict(_theirs().videomme_process_results(doc, results))
     (score,) = made.values()
     return made | {f"videomme_{part}": score for part in DURATIONS}
 
 
 def _mean_of(part: str) -> Callable[[list[Row]], Any]:
-    return lambda rows: _videomme().videomme_aggregate_results([r for r in rows if r["duration"] == part])
+    return lambda rows: _theirs().videomme_aggregate_results([r for r in rows if r["duration"] == part])
 
 
 videomme_short, videomme_medium, videomme_long = map(_mean_of, DURATIONS)
 """Aggregations: lmms-eval's own, over the videos of one duration."""
 
 
-def _videomme() -> Any:
+def _theirs() -> Any:
     return importlib.import_module("lmms_eval.tasks.videomme.utils")
 
 
