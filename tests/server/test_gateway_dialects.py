@@ -16,6 +16,8 @@ import pytest
 from PIL import Image
 
 from framenest.errors import VideoError
+from framenest.lmm.client import Client
+from framenest.lmm.prompt import OTHERWISE
 from framenest.server import body as body_module
 from framenest.server import conversation, gateway
 from framenest.server.conversation import thinned
@@ -696,6 +698,117 @@ def test_the_bytes_sent_upstream_are_capped(gate, behind, clip, monkeypatch):
         assert answer.status_code == 413
         assert "at most 256 images and" in answer.json()["error"]["message"]
     assert len(behind.requests) == before
+
+
+# Limits of images
+
+
+def images_in(exchange):
+    """Numbers of frames, and how many other images there are, in a request upstream."""
+    body = exchange.json
+    parts = [
+        part
+        for message in body["input" if "input" in body else "messages"]
+        for part in parts_in(message)
+        if part["type"] in ("image_url", "input_image", "image")
+    ]
+    frames = [frame_in(part) for part in parts if "PNG" not in str(part)]
+    return frames, len(parts) - len(frames)
+
+
+def at_most(count, status=400):
+    """Answers of a server that takes so many images, which it counts in all messages."""
+
+    async def reply(exchange):
+        if len(exchange.body.split(b'"type":"' + kinds[exchange.path].encode() + b'"')) - 1 > count:
+            told = f"At most {count} image(s) may be provided in one prompt."
+            await exchange.whole({"object": "error", "message": told}, status)
+        else:
+            await exchange.says("well")
+
+    kinds = {"/v1/chat/completions": "image_url", "/v1/responses": "input_image", "/v1/messages": "image"}
+    return reply
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", ["chat/completions", "responses", "messages"])
+def test_a_server_that_takes_fewer_images_gets_the_best(gate, behind, clip, monkeypatch, name, stream):
+    """It says so once; then it is known, for that model."""
+    monkeypatch.setattr(gateway, "COMMENT_SECONDS", PATIENCE)
+    behind.reply, before = at_most(3), len(behind.requests)
+    body = BODIES[name](clip, QUESTION["text"]) | {"model": f"{name} {stream}", "stream": stream}
+    first = post(gate, f"/v1/{name}", body | {"framenest": {"k": 8}})
+    second = post(gate, f"/v1/{name}", body | {"framenest": {"k": 8}})
+    shown = [images_in(exchange)[0] for exchange in behind.requests[before:]]
+    assert [len(frames) for frames in shown] == [8, 3, 3]
+    best = first.headers["framenest-ranking"].partition("#")[2].partition("&")[0]
+    assert shown[1] == shown[2] == gate.service.rankings.get(best).prefix(3).frames.tolist()
+    for answer in (first, second):
+        assert answer.status_code == 200
+        assert "well" in answer.text
+        assert answer.headers["framenest-images"] == "3"
+        assert len(answer.headers["framenest-times"].split(",")) == 3
+        assert answer.headers["framenest-ranking"].endswith("&k=3")
+    other = post(gate, f"/v1/{name}", body | {"model": "another", "framenest": {"k": 3}})
+    assert "framenest-images" not in other.headers
+
+
+def test_a_clients_own_images_count_towards_the_limit(gate, behind, clip):
+    behind.reply, before = at_most(3, 413), len(behind.requests)
+    body = chat_body(clip, QUESTION["text"]) | {"model": "own", "framenest": {"k": 8}}
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,PNG"}}
+    body["messages"][0]["content"] += [image, image]
+    assert post(gate, "/v1/chat/completions", body).status_code == 200
+    counts = [images_in(exchange) for exchange in behind.requests[before:]]
+    assert [(len(frames), others) for frames, others in counts] == [(8, 2), (1, 2)]
+    body["messages"][0]["content"].append(image)
+    before = len(behind.requests)
+    refused = post(gate, "/v1/chat/completions", body)
+    assert (refused.status_code, refused.json()["message"][:9]) == (413, "At most 3")
+    assert len(behind.requests) == before + 1
+
+
+@pytest.mark.parametrize(("status", "told"), [
+    (400, "At most 0 image(s) may be provided"), (429, "at most 2 images a minute"), (400, "no such thing"),
+])  # fmt: skip
+def test_other_errors_pass_as_they_are(gate, behind, clip, status, told):
+    async def reply(exchange):
+        await exchange.whole({"error": told}, status)
+
+    behind.reply, before = reply, len(behind.requests)
+    refused = post(gate, "/v1/chat/completions", chat_body(clip, QUESTION["text"]) | {"model": told})
+    assert (refused.status_code, refused.json()) == (status, {"error": told})
+    assert len(behind.requests) == before + 1
+
+
+def test_a_ladder_ends_at_the_servers_limit(gate, behind, clip):
+    """More frames cannot be sent, so the model must answer."""
+    behind.reply, before = at_most(3), len(behind.requests)
+    body = chat_body(clip, QUESTION["text"]) | {"model": "ladder", "framenest": {"k": [4, 8]}}
+    assert post(gate, "/v1/chat/completions", body).status_code == 200
+    sent_bodies = [exchange.body.decode() for exchange in behind.requests[before:]]
+    assert [OTHERWISE in one for one in sent_bodies] == [True, False]
+
+
+def test_the_page_answers_with_as_many_images_as_the_server_takes(gate, behind, media):
+    service, url = gate.service, gate.url.removesuffix("/v1")
+    video = httpx.post(f"{url}/videos", json={"path": "clip.mp4"}, timeout=PATIENCE).json()["video"]["id"]
+    asked = {"video": video, "question": QUESTION["text"]}
+    ranking = httpx.post(f"{url}/rankings", json=asked, timeout=PATIENCE).json()
+    if ranking["job"]:
+        httpx.get(f"{url}/jobs/{ranking['job']['id']}?wait=60", timeout=PATIENCE)
+    behind.reply, before = at_most(3), len(behind.requests)
+    service._model = Client(behind.url, "m")
+    try:
+        for _ in range(2):
+            answer = httpx.post(
+                f"{url}/rankings/{ranking['ranking']}/answer", json={"k": 8}, timeout=PATIENCE
+            )
+            assert (answer.json()["answer"], answer.json()["k"]) == ("well", 3)
+    finally:
+        service._model.close()
+        service._model = None
+    assert [len(images_in(exchange)[0]) for exchange in behind.requests[before:]] == [8, 3, 3]
 
 
 # Streams

@@ -291,7 +291,7 @@ class AnswerOut(BaseModel):
 
     answer: str
     model: str
-    k: int
+    k: int = Field(description="How many frames it was shown; fewer if the model's server takes fewer.")
     cited: list[CitedTime] = Field(description="Times of frames in the answer, in its order.")
     not_shown: list[str] = Field(description="Times that it cites, of which no frame was shown.")
     seconds: float = Field(description="What it took.")

@@ -217,8 +217,8 @@ def messages(
 @routes.post("/rankings/{ranking}/answer")
 def answer(here: Here, ranking: RankingId, body: api.AnswerRequest) -> api.AnswerOut:
     """Let the configured model look at k frames and answer the question."""
-    reply = here.answer(ranking, body.k, body.max_side, cite=body.cite)
-    shown = here.rankings.get(ranking).prefix(body.k)
+    k, reply = here.answer(ranking, body.k, body.max_side, cite=body.cite)
+    shown = here.rankings.get(ranking).prefix(k)
     frames, seconds = shown.frames.tolist(), shown.seconds.tolist()
     times = [
         api.CitedTime(start=start, end=end, frame=frames[places[0]], seconds=seconds[places[0]])
@@ -228,7 +228,7 @@ def answer(here: Here, ranking: RankingId, body: api.AnswerRequest) -> api.Answe
     return api.AnswerOut(
         answer=reply.text,
         model=reply.model,
-        k=body.k,
+        k=k,
         cited=times,
         not_shown=not_shown(reply.text, seconds),
         seconds=round(reply.usage.seconds, 2),

@@ -19,11 +19,13 @@ from weakref import WeakValueDictionary
 
 import msgspec
 import numpy as np
+from cachetools import LRUCache
 from pydantic import TypeAdapter, ValidationError
 
 from framenest.cache.hashes import digest
 from framenest.errors import FramenestError
 from framenest.images import ImageLimits
+from framenest.lmm.client import most_images
 from framenest.lmm.messages import STYLES, Draft, said_beside
 from framenest.lmm.prompt import OTHERWISE
 from framenest.method.prefix import Prefix
@@ -95,6 +97,11 @@ class Conversation:
     frames: dict[str, list[int]] = field(default_factory=dict)
     rungs: list[int] = field(default_factory=list)
 
+    def images_beside(self) -> int:
+        """How many images there are besides the frames to be shown: the client's, and those of `frames`."""
+        own = msgspec.json.encode(self.fields, enc_hook=lambda _: None)
+        return own.count(b'"type":"%b"' % self.dialect.image.encode()) + sum(map(len, self.frames.values()))
+
 
 class ShownTurn(NamedTuple):
     """The last turn that shows frames, as it is sent.
@@ -120,6 +127,7 @@ class ChatFrames:
         self.service, self.settings, self.journal = service, service.settings, service.journal
         self._arriving = WeakValueDictionary[str, asyncio.Lock]()
         self._incoming, self._packing = asyncio.Semaphore(3), asyncio.Semaphore(3)  # others wait
+        self._most_images = LRUCache[str, int](64)  # by model
 
     async def read(self, chat: Conversation) -> None:
         """Fetch the videos of a conversation and rank them for its turns."""
@@ -248,7 +256,10 @@ class ChatFrames:
             chat.turns[-1].k, chat.turns[-1].offer = k, k != chat.rungs[-1]
         if not chat.turns:
             return msgspec.json.encode(chat.fields), None
-        most = self.settings.max_images
+        limit = most = self.settings.max_images
+        if known := self.most_images(chat):
+            limit = min(limit, known)
+            most = max(1, min(most, known - await asyncio.to_thread(chat.images_beside)))
         while True:
             budgets = await asyncio.to_thread(self._budgets, chat, most)
             if budgets[-1]:
@@ -256,10 +267,24 @@ class ChatFrames:
                 if len(content) <= MAX_SENT_BYTES:
                     return content, shown
             if not budgets[-1] or not most:
-                limits = f"{self.settings.max_images} images and {MAX_SENT_BYTES / MIB:g} MiB"
+                limits = f"{limit} images and {MAX_SENT_BYTES / MIB:g} MiB"
                 videos = len(chat.turns[-1].videos)
                 raise Refusal(413, f"a request has at most {limits}; this turn, of {videos} videos, has more")
             most = most * MAX_SENT_BYTES // len(content)
+
+    def most_images(self, chat: Conversation) -> int | None:
+        """How many images the model's server takes in a request, once it has said so."""
+        return self._most_images.get(digest(chat.fields.get("model")))
+
+    def learn(self, shown: ShownTurn, error: bytes) -> bool:
+        """Whether the model's server says that it takes fewer images, and there is room for a frame."""
+        chat, beside = shown.chat, shown.chat.images_beside()
+        new = sum(len(numbers) - len(chat.frames.get(id_, ())) for id_, numbers in shown.frames.items())
+        most = most_images(" ".join(error.decode(errors="replace").split()), beside + new)
+        if most is None or most <= beside:
+            return False
+        self._most_images[digest(chat.fields.get("model"))] = most
+        return True
 
     def _budgets(self, chat: Conversation, most: int) -> list[int]:
         """How many frames each turn shows of each of its videos, at most `most` in all."""
@@ -300,7 +325,7 @@ class ChatFrames:
             times.append(",".join(f"{second:.2f}" for second in new.seconds))
             frames[video.id] = [*before, *new.frames.tolist()]
             complete = complete and prefix.complete
-        offers = turn.offer and not complete
+        offers = turn.offer and k == turn.k and not complete
         return iter(contents), ShownTurn(chat, turn, k, offers, ";".join(times), ";".join(evidence), frames)
 
     async def _images(self, ranking: str, new: Prefix) -> list[Any]:

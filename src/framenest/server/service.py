@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from framenest.cache.hashes import digest
 from framenest.config import MECConfig, VideoConfig
-from framenest.errors import FramenestError, StoreError
+from framenest.errors import FramenestError, ModelError, StoreError
 from framenest.lmm.client import Answer, Client
 from framenest.lmm.prompt import CITE
 from framenest.method.ranking import RANKING_FORMAT
@@ -184,16 +184,25 @@ class Service:
         with self._packing():
             return self.picture_worker.call(task, loaded, k, spoken, *how)
 
-    def answer(self, ranking: str, k: int, max_side: int, *, cite: bool) -> Answer:
+    def answer(self, ranking: str, k: int, max_side: int, *, cite: bool) -> tuple[int, Answer]:
         """What the configured model answers; refused if none is configured or too many wait for it.
+
+        Returns how many frames it was shown, too: fewer if its server takes fewer.
 
         cite: ask it for the times of the frames that show what it says.
         """
         if self._model is None:
             raise Refusal(404, "this server has no model to answer; it was started without --answer-model")
-        request = self.packed("request", ranking, k, "openai", max_side, [CITE] if cite else [])
-        with self._answering():
-            return self._model.answer(request)
+        while True:
+            most = self._model.most_images
+            k = min(k, most or k)
+            request = self.packed("request", ranking, k, "openai", max_side, [CITE] if cite else [])
+            try:
+                with self._answering():
+                    return k, self._model.answer(request)
+            except ModelError:
+                if self._model.most_images == most:
+                    raise
 
     def remove(self, video: LibraryVideo) -> None:
         """Forget a video and all that was made of it here; what is being made of it is cancelled."""

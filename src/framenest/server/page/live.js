@@ -442,7 +442,7 @@ async function answer() {
   try {
     const said = await call("POST", `/rankings/${ranking}/answer`, body);
     if (shown?.ranking !== ranking) return;
-    const facts = [`${said.model}, ${k} frames, ${said.seconds.toFixed(1)} s`, ...said.not_shown.map((time) => `cites ${time}, which was not shown`)];
+    const facts = [`${said.model}, ${said.k} frames, ${said.seconds.toFixed(1)} s`, ...said.not_shown.map((time) => `cites ${time}, which was not shown`)];
     const note = el("small", { class: "quiet" }, facts.join("; "));
     at("answered").replaceChildren(...linked(said, play), " ", note);
   } catch (error) {
