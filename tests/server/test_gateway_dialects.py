@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import threading
+from collections import Counter
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from PIL import Image
 
 from framenest.errors import VideoError
+from framenest.image_tokens import TokenBudget
 from framenest.lmm.client import Client
 from framenest.lmm.prompt import OTHERWISE
 from framenest.server import body as body_module
@@ -23,7 +25,7 @@ from framenest.server import conversation, gateway
 from framenest.server.conversation import thinned
 from framenest.server.dialects import DIALECTS, api_path
 from framenest.server.server_settings import ServerSettings
-from media import number_in
+from media import number_in, numbered_video
 from processes import PATIENCE
 from upstream import local_gateway, upstream_server
 
@@ -364,6 +366,7 @@ SHAPES = {
     "Bedrock": {"video": {"format": "mp4", "source": {"bytes": "VIDEO"}}},
     "MCP": {"type": "resource", "resource": {"uri": "a://b", "mimeType": "video/mp4", "blob": "VIDEO"}},
     "attachment": {"type": "attachment", "attachment": {"url": "@URI"}},
+    "its content": {"type": "attachment", "attachment": {"content": "VIDEO"}},
     "sound, it says": {"type": "input_audio", "input_audio": {"data": "VIDEO", "format": "mp3"}},
     "audio_url": {"type": "audio_url", "audio_url": {"url": "data:video/mp4;base64,VIDEO"}},
     "unknown": {"type": "custom", "payload": {"clip": {"anything": "VIDEO"}}},
@@ -444,6 +447,7 @@ def test_what_is_no_video_stays(gate, behind):
     ({"type": "file", "file": {"file_id": "https://h/x", "format": "video/mp4"}}, "it was told to allow"),
     ({"type": "file", "file": {"file_id": "gs://b/x.mp4", "format": "video/mp4"}}, "it was told to allow"),
     ({"type": "video_url"}, "there is no video"), ({"type": "video_url", "video_url": None}, "is no video"),
+    ({"video": {"source": {"s3Location": {"uri": "s3://b/x.mp4"}}}}, "there is no video in this part"),
     ({"type": "video", "video": 5}, "is no video"), ({"type": "video", "video": {"url": 5}}, "is no video"),
     ({"type": "video_url", "video_url": [{"url": "https://h/x.mp4"}]}, "there is no video in this part"),
     ({"type": "text", "text": "See", "video_url": {"url": "file:///a.mp4"}}, "no frames are chosen here"),
@@ -482,6 +486,22 @@ def test_a_video_where_no_frames_are_chosen_goes_no_further(gate, behind, clip, 
     assert answer.status_code == 400
     assert "\n" not in answer.json()["error"]["message"]
     assert len(behind.requests) == before
+
+
+@pytest.mark.parametrize(("path", "body", "place"), [
+    ("embeddings", {"input": ["a", "DATA"]}, "input[1]"),
+    ("chat/completions", {"messages": [{"role": "user", "content": "?", "images": ["RAW"]}]},
+     "messages[0].images[0]"),
+    ("messages", {"messages": [], "mm": {"video_urls": ["DATA"]}}, "mm.video_urls[0]"),
+    ("responses", {"input": [{"role": "user", "content": [{"type": "media", "blobs": ["RAW"]}]}]},
+     "input[0].content[0].blobs[0]"),
+])  # fmt: skip
+def test_a_video_in_a_list_of_texts_goes_no_further(gate, behind, clip, path, body, place):
+    before = len(behind.requests)
+    text = json.dumps(body).replace("DATA", "data:video/mp4;base64,RAW").replace("RAW", clip)
+    answer = httpx.post(f"{gate.url}/{path}", content=text, timeout=PATIENCE)
+    assert (answer.status_code, len(behind.requests)) == (400, before)
+    assert answer.json()["error"]["message"].startswith(f"{place}: no frames are chosen here; ")
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "GET", "DELETE"])
@@ -700,7 +720,49 @@ def test_the_bytes_sent_upstream_are_capped(gate, behind, clip, monkeypatch):
     assert len(behind.requests) == before
 
 
-# Limits of images
+# Budgets in tokens, and limits of images
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    file = numbered_video(tmp_path_factory.mktemp("large") / "large.mp4", 200, 480, 320)
+    data = base64.b64encode(file.read_bytes()).decode()
+    return {"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{data}"}}
+
+
+def sizes_in(exchange):
+    """(frame, size) of each image upstream, by size."""
+    images = [
+        part["image_url"]["url"] for part in parts_in(exchange.json["messages"][0]) if "image_url" in part
+    ]
+    return Counter(Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))).size for url in images)
+
+
+def test_a_budget_in_tokens_is_sharp_first_and_small_later(gate, behind, large):
+    """480 × 320 costs Qwen 150 tokens, and every small image 70: 4 × 150 + 4 × 70 = 880."""
+    body = chat(large, QUESTION) | {"framenest": {"tokens": 900}}
+    assert post(gate, "/v1/chat/completions", body).status_code == 200
+    first = behind.requests[-1]
+    small = next(size for size in sizes_in(first) if size != (480, 320))
+    assert sizes_in(first) == {(480, 320): 4, small: 4}
+    assert 320 < small[0] < 350
+    more = [{"role": "assistant", "content": "There."}, {"role": "user", "content": "And then?"}]
+    for settings in ({"tokens": 2000, "tiers": False}, {"k": 2}):
+        body |= {"messages": [*body["messages"][:1], *more], "framenest": settings}
+        assert post(gate, "/v1/chat/completions", body).status_code == 200
+        assert sent(behind)[0] == first.json["messages"][0]
+    body = chat(large, QUESTION) | {"framenest": {"tokens": 900, "tiers": False}}
+    assert post(gate, "/v1/chat/completions", body).status_code == 200
+    assert sizes_in(behind.requests[-1]) == {(480, 320): 6}
+
+
+def test_videos_of_a_turn_share_the_servers_budget_in_tokens(gate, behind, large, monkeypatch):
+    monkeypatch.setitem(vars(gate.service.settings), "tokens", TokenBudget(900, None))
+    body = chat(large, large, QUESTION) | {"model": "shared"}
+    assert post(gate, "/v1/chat/completions", body).status_code == 200
+    assert sizes_in(behind.requests[-1]) == {(480, 320): 3}  # the second shows no frame twice
+    assert post(gate, "/v1/chat/completions", body | {"framenest": {"k": 2}}).status_code == 200
+    assert sizes_in(behind.requests[-1]) == {(480, 320): 2}
 
 
 def images_in(exchange):

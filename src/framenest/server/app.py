@@ -272,7 +272,7 @@ def health(here: Here) -> api.Health:
         version=framenest.__version__,
         scorer=here.scorer,
         preset=here.settings.preset,
-        answers=here.settings.answer_model is not None,
+        answer_model=here.settings.answer_model,
         folder=bool(here.settings.videos),
         token=here.settings.token is not None,
     )

@@ -38,7 +38,7 @@ COMMENT_SECONDS = 3.0  # between comments in a stream whose frames are being cho
 ID_BYTES, WHY_BYTES = 2**12, 2**16  # of an answer: in which its id is; of an error that are looked at
 INSTEAD = f"use {GATEWAY}{CHAT.path}, or a proxy between (litellm) that translates to it"
 BUFFER_BYTES = MIB  # of an answer that may still be “cannot tell”; 5,000 tokens of reasoning as a stream
-_ID = re.compile(rb'"id"\s*:\s*"([^"\\]+)"')
+_ID = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)+")')
 _HOP = rb"connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade"  # headers of one connection
 _NOT_SENT = re.compile(
     _HOP + rb"|host|content-length|authorization|cookie|accept-encoding|content-encoding|expect"
@@ -307,7 +307,8 @@ async def _named(
         if remember is not None and len(head) < ID_BYTES:
             head += piece[:ID_BYTES]
             if (named := _ID.search(head)) is not None:
-                remember(named[1].decode(errors="replace"))
+                with suppress(msgspec.DecodeError):
+                    remember(msgspec.json.decode(named[1], type=str))
                 remember = None
         yield piece
 

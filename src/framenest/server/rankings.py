@@ -95,10 +95,13 @@ class Rankings:
         self._loaded: LRUCache[str, Ranking] = LRUCache(CACHED_RANKINGS)
 
     def ask(self, id_: str, request: RankRequest) -> Job | None:
-        """The job that makes a ranking; None if it is finished."""
-        fields = request.to_json()
+        """The job that makes a ranking; None if it is finished and speech recognition did not fail."""
+        fields, scoring = request.to_json(), request.scoring
         with self._journal.lock:
-            job = self._jobs.submit("rank", id_, fields) if self._load(id_) is None else None
+            ranking = self._load(id_)
+            heard = ranking is not None and (ranking.transcript is None or ranking.transcript.source)
+            finished = ranking is not None and (heard or not (scoring.listen or scoring.listen_url))
+            job = None if finished else self._jobs.submit("rank", id_, fields)
             self._journal.execute(
                 "insert or ignore into rankings values (?, ?, ?, ?, null)",
                 [id_, request.video, json.dumps(fields), time.time()],
@@ -107,7 +110,9 @@ class Rankings:
 
     def store(self, id_: str, ranking: bytes) -> None:
         """Store a finished ranking as JSON, unless its video was removed."""
-        self._journal.execute("update rankings set ranking = ? where id = ?", [ranking, id_])
+        with self._journal.lock:
+            self._journal.execute("update rankings set ranking = ? where id = ?", [ranking, id_])
+            self._loaded.pop(id_, None)
 
     def has(self, id_: str) -> bool:
         """Whether a ranking is finished."""

@@ -22,7 +22,7 @@ from framenest.method.ranking import RANKING_FORMAT
 from framenest.processes import Cancelled, ProcessLimits, memory_share
 from framenest.rank_request import RankRequest
 from framenest.records import convert
-from framenest.retrieval.search import check_query
+from framenest.retrieval.search import Moments, check_query
 from framenest.server.guard import ConcurrencyLimit, Metrics, Refusal
 from framenest.server.jobs import Job, Jobs, Journal
 from framenest.server.library import Library, LibraryVideo, file_state
@@ -153,6 +153,7 @@ class Service:
             raise Refusal(409, "no video is indexed yet" if left_out else "there are no videos to search")
         id_ = digest(query, n, sorted(ready))[:24]
         search = {"id": id_, "query": query, "n": n, "created": time.time(), "videos": ready, "moments": []}
+        search["summary"] = Moments(query, [], n, None).summary
         with self.journal.lock:
             new = self.jobs.active(id_) is None
             job = self.jobs.submit("search", id_, {"question": query})

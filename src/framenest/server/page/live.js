@@ -67,7 +67,7 @@ async function start() {
   const health = await call("GET", "/health");
   at("status").textContent = `scorer ${health.scorer}`;
   at("sign-out").hidden = !health.token;
-  answers = health.answers;
+  answers = health.answer_model !== null;
   setPreset(health.preset);
   form.hidden = at("search").hidden = false;
   at("videos").hidden = false;
