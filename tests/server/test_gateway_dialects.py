@@ -756,11 +756,11 @@ def test_a_budget_in_tokens_is_sharp_first_and_small_later(gate, behind, large):
     assert sizes_in(behind.requests[-1]) == {(480, 320): 6}
 
 
-def test_videos_of_a_turn_share_the_servers_budget_in_tokens(gate, behind, large, monkeypatch):
+def test_the_server_has_a_budget_in_tokens_for_requests_without_one(gate, behind, large, monkeypatch):
     monkeypatch.setitem(vars(gate.service.settings), "tokens", TokenBudget(900, None))
-    body = chat(large, large, QUESTION) | {"model": "shared"}
+    body = chat(large, QUESTION) | {"model": "limited"}
     assert post(gate, "/v1/chat/completions", body).status_code == 200
-    assert sizes_in(behind.requests[-1]) == {(480, 320): 3}  # the second shows no frame twice
+    assert sizes_in(behind.requests[-1]) == {(480, 320): 6}
     assert post(gate, "/v1/chat/completions", body | {"framenest": {"k": 2}}).status_code == 200
     assert sizes_in(behind.requests[-1]) == {(480, 320): 2}
 

@@ -387,11 +387,7 @@ class _Server(MCPServer[None]):  # type: ignore[misc]  # the SDK is an extra
 def mcp_server(service: Service) -> MCPServer[None]:
     """The tools over a started service; for function calling too: `list_tools`, `call_tool`."""
     server = _Server(
-        "framenest",
-        title="Framenest",
-        instructions=USAGE,
-        version=framenest.__version__,
-        log_level="WARNING",
+        "framenest", title="Framenest", instructions=USAGE, version=framenest.__version__, log_level="WARNING"
     )
     server.service, tools = service, VideoTools(service)
     hints = ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -399,14 +395,9 @@ def mcp_server(service: Service) -> MCPServer[None]:
         # Many agents show their model nothing but the structured output if there is one: no images.
         with_images = tool not in (tools.what_is, tools.said)
         server.add_tool(tool, annotations=hints, structured_output=not with_images)
-    for listed in (
-        "resources/list",
-        "resources/templates/list",
-        "resources/read",
-        "prompts/list",
-        "prompts/get",
-    ):
-        server._lowlevel_server._request_handlers.pop(listed)  # there are none, and the SDK cannot say so
+    handlers = server._lowlevel_server._request_handlers
+    for listed in [name for name in handlers if name.startswith(("resources/", "prompts/"))]:
+        handlers.pop(listed)  # there are none, and the SDK cannot say so
     return server
 
 

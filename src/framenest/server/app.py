@@ -25,15 +25,7 @@ from framenest.report.page import view_script, view_style
 from framenest.server import api_models as api
 from framenest.server.dialects import GATEWAY
 from framenest.server.gateway import Gateway
-from framenest.server.guard import (
-    COOKIE,
-    Guard,
-    Refusal,
-    first_problem,
-    refusal_response,
-    same,
-    session,
-)
+from framenest.server.guard import COOKIE, Guard, Refusal, first_problem, refusal_response, same, session
 from framenest.server.jobs import Job
 from framenest.server.library import LibraryVideo
 from framenest.server.service import Service

@@ -164,12 +164,9 @@ class ChatFrames:
         return server and replace(server, limits=IMAGE_LIMITS)
 
     def _fit(self, turn: Turn, tokens: TokenBudget) -> None:
-        """Give a turn as many frames of each of its videos as fit; they share the tokens."""
-        share, turn.tiers = (
-            replace(tokens, tokens=max(1, tokens.tokens // len(turn.videos))),
-            bool(tokens.tiers),
-        )
-        turn.k = min(len(self.service.rankings.get(id_).prefix(share)) for id_ in turn.rankings)
+        """Give a turn as many frames of each of its videos as fit."""
+        turn.tiers = tokens.tiers is not None
+        turn.k = min(len(self.service.rankings.get(id_).prefix(tokens)) for id_ in turn.rankings)
 
     async def turns(self, chat: Conversation, messages: list[Any]) -> list[Turn]:
         """The turns that show frames: of their own videos or, if they have only a text, of all so far."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 
@@ -208,9 +208,9 @@ def video_source(part: dict[str, Any], place: str) -> VideoSource | None:
     says = kind in _VIDEO_TYPES or "video_url" in part
     fields = [(is_data(text.strip()), field, text.strip()) for field, text in every]
     for whole, field, text in sorted(fields, key=lambda one: not one[0]):  # data before its address
-        path = "" if whole else _path_of(text)
+        path = re.split("[?#]", text, maxsplit=1)[0] if "://" in text[:12] else "" if whole else text
         if field in _ADDRESSES:
-            by_name = kind in _FILE_TYPES and _names_video(name, path)
+            by_name = kind in _FILE_TYPES and not _FILE_NAMES.isdisjoint(map(_suffix, (name, path)))
             found = _is_video(text, media_type, says=says, by_name=by_name)
         else:
             found = whole and _is_video(text, "")
@@ -264,15 +264,8 @@ def _is_local(address: str) -> bool:
     return address[:12].lower().startswith(("file:", "framenest:"))
 
 
-def _names_video(*names: str) -> bool:
-    return any(PurePosixPath(name).suffix.lower() in _FILE_NAMES for name in names)
-
-
-def _path_of(address: str) -> str:
-    try:
-        return urlsplit(address).path if "://" in address[:12] else address
-    except ValueError:
-        return ""
+def _suffix(name: str) -> str:
+    return PurePosixPath(name).suffix.lower()
 
 
 def _first_bytes(base64: str, start: int) -> bytes:

@@ -6,12 +6,12 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from starlette.datastructures import Headers
@@ -209,8 +209,9 @@ class Guard:
         """Refuse a request that is not let through."""
         headers, method, path = request.headers, request.method, request.scope["path"]
         host = headers.get("host", "")
+        name = re.sub(r":\d*$", "", host).lower().removeprefix("[").removesuffix("]")
         # DNS rebinding: a foreign page may point its own name at this machine.
-        if self._token is None and not is_loopback(_name(host)):
+        if self._token is None and not is_loopback(name):
             raise Refusal(403, "this server answers only to its loopback address")
         origin = headers.get("origin")
         if method not in READING_METHODS and origin is not None and origin.partition("://")[2] != host:
@@ -256,13 +257,6 @@ def _allowed(request: Request, token: str) -> bool:
     key = request.headers.get("x-api-key", "") if request.scope["path"].startswith(GATEWAY) else ""
     bearer = bearer.strip() if kind.lower() == "bearer" else key  # Anthropic's clients send the key alone
     return same(bearer, token) or same(cookie, session(token))
-
-
-def _name(host: str) -> str:
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
 
 
 def same(text: str, expected: str) -> bool:

@@ -114,11 +114,6 @@ class Rankings:
             self._journal.execute("update rankings set ranking = ? where id = ?", [ranking, id_])
             self._loaded.pop(id_, None)
 
-    def has(self, id_: str) -> bool:
-        """Whether a ranking is finished."""
-        row = self._journal.row(f"{_ROWS} where id = ?", [id_])
-        return row is not None and bool(row["ready"])
-
     def are_of(self, ids: Sequence[str], videos: Sequence[str]) -> bool:
         """Whether these are finished rankings of these videos."""
         rows = [self._journal.row(f"{_ROWS} where id = ?", [id_]) for id_ in ids]
@@ -138,7 +133,8 @@ class Rankings:
     def _load(self, id_: str) -> Ranking | None:
         """A finished ranking, or None; a damaged one is deleted."""
         with self._journal.lock:
-            if not self.has(id_):
+            row = self._journal.row(f"{_ROWS} where id = ?", [id_])
+            if row is None or not row["ready"]:
                 return None
             if id_ not in self._loaded:
                 ((text,),) = self._journal.execute("select ranking from rankings where id = ?", [id_])

@@ -130,9 +130,9 @@ class Service:
         id_ = digest(request.identity(), self.scorer, subtitles, RANKING_FORMAT)[:24]
         with self.journal.lock:  # the video must not be removed in between
             self.library.get(video.id)
-            if self.rankings.has(id_) or self.jobs.active(id_):
-                self.metrics.shared.inc()
-            return id_, self.rankings.ask(id_, request)
+            job = self.rankings.ask(id_, request)
+            self.metrics.shared.inc(job is None or job.wanted > 1)
+            return id_, job
 
     def search(self, query: str, n: int) -> tuple[str, Job]:
         """The id of a search of all indexed videos, and the job that runs it. n: moments at most."""
@@ -186,11 +186,10 @@ class Service:
             return self.picture_worker.call(task, loaded, k, spoken, *how)
 
     def answer(self, ranking: str, k: int, max_side: int, *, cite: bool) -> tuple[int, Answer]:
-        """What the configured model answers; refused if none is configured or too many wait for it.
+        """How many frames the configured model was shown, at most k, and what it answers.
 
-        Returns how many frames it was shown, too: fewer if its server takes fewer.
-
-        cite: ask it for the times of the frames that show what it says.
+        Refused if none is configured or too many wait for it. cite: ask it for the times of the frames that
+        show what it says.
         """
         if self._model is None:
             raise Refusal(404, "this server has no model to answer; it was started without --answer-model")
