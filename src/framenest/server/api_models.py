@@ -58,8 +58,6 @@ class VideoAddress(RequestBody):
 
 _TIME_TYPES = {"start": Time, "end": Time | None}
 _HINTS = {name: hint for config in METHOD_CONFIGS for name, hint in get_type_hints(config).items()}
-
-
 _FIELDS: dict[str, Any] = {
     name: (_TIME_TYPES.get(name, _HINTS[name]), Field(one.default, description=one.metadata["help"]))
     for name, one in FOR_CLIENTS.items()

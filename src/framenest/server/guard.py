@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import logging
+import math
 import re
 import threading
 import time
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import anyio
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -233,18 +234,15 @@ class Guard:
 
 def _in_time(receive: Receive) -> Receive:
     """Treat a body that does not arrive in time as a disconnect."""
-    until, complete = time.monotonic() + BODY_SECONDS, False
+    until = anyio.current_time() + BODY_SECONDS
 
     async def timely() -> Message:
-        nonlocal complete
-        if complete:  # only the end of the connection can follow
-            return await receive()
-        try:
-            message = await asyncio.wait_for(receive(), max(0.0, until - time.monotonic()))
-        except TimeoutError:
-            complete = True
-            return {"type": "http.disconnect"}
-        complete = not message.get("more_body", False)
+        nonlocal until
+        message: Message = {"type": "http.disconnect"}
+        with anyio.CancelScope(deadline=until):
+            message = await receive()
+        if not message.get("more_body"):
+            until = math.inf  # only the end of the connection can follow
         return message
 
     return timely
