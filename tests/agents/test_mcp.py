@@ -197,6 +197,13 @@ def test_what_was_seen_in_a_frame_is_its_reason(service, monkeypatch):
     assert "1 of 2 frames matches the question, 1 adds context" in told
 
 
+def test_why_there_is_no_transcript_is_said(service, monkeypatch):
+    monkeypatch.setattr(Ranking, "notes", ("no transcript of the sound: no server answers",))
+    look = {"video": "clip.mp4", "question": "What is fired?", "k": 2}
+    head = text(asyncio.run(mcp_server(service).call_tool("look", look))).splitlines()[0]
+    assert "; no transcript of the sound: no server answers; " in head
+
+
 def test_a_guess_says_so_and_what_helps(service, monkeypatch):
     get = service.rankings.get
 
@@ -215,7 +222,7 @@ def test_a_guess_says_so_and_what_helps(service, monkeypatch):
 
 
 def test_look_at_as_many_as_fit(ask):
-    """480 × 320 is 204.8 tokens, half the side 51.2: 4 × 204.8 + 3 × 51.2 = 972.8."""
+    """480 × 320 is 204.8 tokens, and less than 256² pixels cost as much, 87.4: 4 × 204.8 + 2 × 87.4 = 994."""
 
     async def scenario(client):
         wanted = {"video": "large.mp4", "question": "What is fired?", "k": None, "max_tokens": 1000}
@@ -224,11 +231,17 @@ def test_look_at_as_many_as_fit(ask):
     result = ask(scenario)
     assert not result.is_error, text(result)
     ranks = [int(rank) for rank in re.findall(r", rank (\d+), ", text(result))]
-    assert sorted(ranks) == [1, 2, 3, 4, 5, 6, 7]
+    assert sorted(ranks) == [1, 2, 3, 4, 5, 6]
     assert [image.size for image in pictures(result)] == [
-        (480, 320) if rank <= 4 else (242, 161) for rank in ranks
+        (480, 320) if rank <= 4 else (314, 209) for rank in ranks
     ]
-    assert re.search(r"look_id: \S+-7", text(result))
+    assert re.search(r"look_id: \S+-6", text(result))
+
+
+def test_many_frames_of_a_small_video_are_not_tiny(ask):
+    wanted = {"video": "clip.mp4", "question": "What is fired?", "k": None, "max_tokens": 2000}
+    sizes = [image.size for image in pictures(ask(lambda client: client.call_tool("look", wanted)))]
+    assert sizes == [(96, 64)] * 22
 
 
 def test_look_at_a_part(ask):
@@ -346,6 +359,15 @@ def test_bad_requests_are_told_in_a_line(ask, secret, media):
             {"video": "clip.mp4", "times": [1], "colour": "red"},
         ),
         "outside the folder": ("look", {"video": secret.as_uri(), "question": "?"}),
+        "look: question: String should have at most 4000 characters": (
+            "look",
+            {"video": "clip.mp4", "question": "x" * 4001},
+        ),
+        "look: look_for.0: String should have at least 1": (
+            "look",
+            {"video": "clip.mp4", "question": "?", "look_for": [" "]},
+        ),
+        "said: question: String should have at most 4000": ("said", {"video": "a", "question": "x" * 4001}),
         "less than or equal to 256": ("look", {"video": "clip.mp4", "question": "?", "k": 1000}),
     }
 

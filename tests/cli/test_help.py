@@ -162,6 +162,9 @@ WITHOUT_EFFECT = [
     (("evaluate", "recall", "no.json", "--scorer", "tags"), ("--reranker", "blip2"), "without --rerank"),
     (SERVE, ("--transcript-tokens", "99"), "without --with-transcript"),
     ((*SERVE, "--subtitles", "none"), ("--with-transcript",), "with --subtitles none"),
+    (SERVE, ("--tokens", "8000"), "without --upstream"),
+    ((*SERVE, "--upstream", "http://localhost/v1"), ("--tiers",), "only --tokens has tiers"),
+    ((*SERVE, "--upstream", "http://localhost/v1", "--tokens", "8000"), ("--budget", "4"), "--tokens says"),
     *(
         (("mcp", "no-folder", *TABLE), given, "without --http")
         for given in (("--host", "127.0.0.2"), ("--port", "8701"))
@@ -178,6 +181,11 @@ def test_options_without_effect_are_refused(capsys, tmp_path, monkeypatch, comma
     assert why in err
     code, _, err = run(capsys, *command)  # the same without it fails for its own reason
     assert (code, "has no effect" in err) == (2, False), err
+
+
+def test_what_is_heard_is_a_transcript(capsys):
+    heard = ("--subtitles", "none", "--listen-url", "http://localhost/v1", "--with-transcript")
+    assert "no-folder: not a folder" in run(capsys, *SERVE, *heard)[2]
 
 
 def test_the_commands_and_a_name_that_is_none(capsys):

@@ -60,7 +60,7 @@ def test_json_is_one_object(capsys, library):
     code, out, _ = search(capsys, "red", library, "--json", "-n", 1)
     data = json.loads(out)
     (moment,) = data.pop("moments")
-    assert data == {"query": "red", "verdict": "weak", "knows": [], "does_not_know": []}
+    assert data == {"query": "red", "verdict": "weak", "knows": [], "does_not_know": [], "summary": ""}
     assert code == 0
     assert list(moment)[:4] == ["video", "start", "end", "time"]
     assert {"score", "why", "source", "frame", "confident"} < set(moment)
@@ -76,13 +76,13 @@ def test_search_says_no(capsys, library, monkeypatch):
 
     monkeypatch.setattr(ColourScorer, "clearly_shows", nothing, raising=False)
     assert run(capsys, "index", library, "--scorer", "colours")[0] == 0
-    code, out, err = run(capsys, "search", "red unicorn", "--scorer", "colours")
+    code, out, _ = run(capsys, "search", "red unicorn", "--scorer", "colours")
     assert code == 0
     facts, _, *rows = out.splitlines()
-    assert facts == "match weak  knows: red; does not know: unicorn"
+    told = "nothing clearly matches; these moments are the nearest"
+    assert facts == f"match weak  {told} (the scorer knows: red; does not know: unicorn)"
     assert all(re.match(r"weak \d\.\d\d\t", row) for row in rows)
-    assert "nothing clearly matches; the nearest:" in err
-    assert "nothing clearly matches\n" in run(capsys, "search", "blue", "--scorer", "colours")[2]
+    assert "nothing clearly matches (the" in run(capsys, "search", "blue", "--scorer", "colours")[1]
 
 
 def test_clips_and_sheet(capsys, library, tmp_path):

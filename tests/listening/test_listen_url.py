@@ -9,8 +9,9 @@ import pytest
 
 from framenest import MEC, ScorerConfig, Session
 from framenest.cache.directory import DirectoryStore
-from framenest.errors import ConfigError
+from framenest.errors import ConfigError, VideoError
 from framenest.listening import load_recognizer, transcribe
+from framenest.server.video_worker import VideoTasks
 from framenest.video.opening import open_video
 from media import talking_video
 from recognizers import beeps
@@ -149,3 +150,11 @@ def test_segments_without_usable_times_are_left_out(talk, cache):
     with ScriptedServer((200, {"segments": odd, "language": 7})) as server:
         transcript = listen(talk, cache, server.url)
     assert {line.text for line in transcript.lines} == {"We fire it."}
+
+
+def test_agents_are_told_why_there_is_no_transcript(tmp_path):
+    path = str(talking_video(tmp_path / "talk.mkv", beeps(3, 5)))
+    scoring = ScorerConfig(listen_url="http://127.0.0.1:9/v1")
+    tasks = VideoTasks(lambda *_: None, "none", scoring, str(tmp_path / "cache"), "pyav")
+    with pytest.raises(VideoError, match=r"no transcript of the sound: .* cannot connect"):
+        tasks.said(path, "Who speaks?", 5)

@@ -58,6 +58,7 @@ def test_moments_of_several_videos(library):
         "verdict": "weak",
         "knows": [],
         "does_not_know": [],
+        "summary": "",
         "moments": [moment.to_json() for moment in moments],
     }
 
@@ -84,20 +85,26 @@ def reds(tmp_path):
     return videos
 
 
+NOTHING = "nothing clearly matches"
+
+
 @pytest.mark.parametrize(
-    ("query", "verdict", "confident"),
+    ("query", "verdict", "confident", "summary"),
     [
-        ("a red", "strong", [True, True, False]),
-        ("red red unicorn", "strong", [True, True, False]),  # two of three words are known
-        ("red unicorn", "weak", [False] * 3),
-        ("a unicorn", "cannot tell", []),
-        ("blue", "none", []),
+        ("a red", "strong", [True, True, False], "the scorer knows: red"),
+        ("red red unicorn", "strong", [True, True, False],  # two of three words are known
+         "the scorer knows: red, red; does not know: unicorn"),
+        ("red unicorn", "weak", [False] * 3,
+         f"{NOTHING}; these moments are the nearest (the scorer knows: red; does not know: unicorn)"),
+        ("a unicorn", "cannot tell", [], f"{NOTHING} (the scorer does not know: unicorn)"),
+        ("blue", "none", [], f"{NOTHING} (the scorer knows: blue)"),
     ],
-)
-def test_a_scorer_of_some_words_says_no(reds, query, verdict, confident):
+)  # fmt: skip
+def test_a_scorer_of_some_words_says_no(reds, query, verdict, confident, summary):
     moments = fn.search(query, reds, scorer=WordScorer(), progress=False)
     data = moments.to_json()
     assert (data["verdict"], [moment.confident for moment in moments]) == (verdict, confident)
+    assert data["summary"] == moments.summary == summary
     assert data["does_not_know"] == (["unicorn"] if "unicorn" in query else [])
     assert names(moments) == ["95.mp4", "85.mp4", "60.mp4"][: len(confident)]
 

@@ -405,7 +405,8 @@ def test_a_request_has_settings_of_its_own(server, behind, clip_data):
 @pytest.mark.parametrize(("settings", "told"), [
     ({"frames": 3}, "framenest.frames: Extra inputs"), ({"k": 0}, "framenest.k"), ({"k": 257}, "framenest.k"),
     ({"max_gap": -1}, "max_gap = -1.0 is not allowed"), ({"preset": "none"}, "no preset 'none'"),
-    ([1], "framenest: "),
+    ([1], "framenest: "), ({"k": 2, "tokens": 500}, "give k or tokens"),
+    ({"tiers": True}, "only tokens have"), ({"tokens": 5}, "5 tokens hold no image; give 70"),
 ])  # fmt: skip
 def test_wrong_settings_are_a_400(server, clip_data, settings, told):
     response = ask(server, [user(video(clip_data), QUESTION)], settings)
@@ -646,7 +647,7 @@ def test_without_an_upstream_there_is_no_gateway(serve):
     for answer in (server.http.get("/v1/models"), ask(server, [user(QUESTION)])):
         assert answer.status_code == 404
         assert "--upstream" in answer.json()["error"]["message"]
-    assert server.http.get("/health").json()["answers"] is False
+    assert server.http.get("/health").json()["answer_model"] is None
 
 
 # Keys and limits

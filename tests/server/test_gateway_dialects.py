@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import threading
+from collections import Counter
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -16,12 +17,15 @@ import pytest
 from PIL import Image
 
 from framenest.errors import VideoError
+from framenest.image_tokens import TokenBudget
+from framenest.lmm.client import Client
+from framenest.lmm.prompt import OTHERWISE
 from framenest.server import body as body_module
 from framenest.server import conversation, gateway
 from framenest.server.conversation import thinned
 from framenest.server.dialects import DIALECTS, api_path
 from framenest.server.server_settings import ServerSettings
-from media import number_in
+from media import number_in, numbered_video
 from processes import PATIENCE
 from upstream import local_gateway, upstream_server
 
@@ -362,6 +366,7 @@ SHAPES = {
     "Bedrock": {"video": {"format": "mp4", "source": {"bytes": "VIDEO"}}},
     "MCP": {"type": "resource", "resource": {"uri": "a://b", "mimeType": "video/mp4", "blob": "VIDEO"}},
     "attachment": {"type": "attachment", "attachment": {"url": "@URI"}},
+    "its content": {"type": "attachment", "attachment": {"content": "VIDEO"}},
     "sound, it says": {"type": "input_audio", "input_audio": {"data": "VIDEO", "format": "mp3"}},
     "audio_url": {"type": "audio_url", "audio_url": {"url": "data:video/mp4;base64,VIDEO"}},
     "unknown": {"type": "custom", "payload": {"clip": {"anything": "VIDEO"}}},
@@ -442,6 +447,7 @@ def test_what_is_no_video_stays(gate, behind):
     ({"type": "file", "file": {"file_id": "https://h/x", "format": "video/mp4"}}, "it was told to allow"),
     ({"type": "file", "file": {"file_id": "gs://b/x.mp4", "format": "video/mp4"}}, "it was told to allow"),
     ({"type": "video_url"}, "there is no video"), ({"type": "video_url", "video_url": None}, "is no video"),
+    ({"video": {"source": {"s3Location": {"uri": "s3://b/x.mp4"}}}}, "there is no video in this part"),
     ({"type": "video", "video": 5}, "is no video"), ({"type": "video", "video": {"url": 5}}, "is no video"),
     ({"type": "video_url", "video_url": [{"url": "https://h/x.mp4"}]}, "there is no video in this part"),
     ({"type": "text", "text": "See", "video_url": {"url": "file:///a.mp4"}}, "no frames are chosen here"),
@@ -480,6 +486,22 @@ def test_a_video_where_no_frames_are_chosen_goes_no_further(gate, behind, clip, 
     assert answer.status_code == 400
     assert "\n" not in answer.json()["error"]["message"]
     assert len(behind.requests) == before
+
+
+@pytest.mark.parametrize(("path", "body", "place"), [
+    ("embeddings", {"input": ["a", "DATA"]}, "input[1]"),
+    ("chat/completions", {"messages": [{"role": "user", "content": "?", "images": ["RAW"]}]},
+     "messages[0].images[0]"),
+    ("messages", {"messages": [], "mm": {"video_urls": ["DATA"]}}, "mm.video_urls[0]"),
+    ("responses", {"input": [{"role": "user", "content": [{"type": "media", "blobs": ["RAW"]}]}]},
+     "input[0].content[0].blobs[0]"),
+])  # fmt: skip
+def test_a_video_in_a_list_of_texts_goes_no_further(gate, behind, clip, path, body, place):
+    before = len(behind.requests)
+    text = json.dumps(body).replace("DATA", "data:video/mp4;base64,RAW").replace("RAW", clip)
+    answer = httpx.post(f"{gate.url}/{path}", content=text, timeout=PATIENCE)
+    assert (answer.status_code, len(behind.requests)) == (400, before)
+    assert answer.json()["error"]["message"].startswith(f"{place}: no frames are chosen here; ")
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "GET", "DELETE"])
@@ -696,6 +718,159 @@ def test_the_bytes_sent_upstream_are_capped(gate, behind, clip, monkeypatch):
         assert answer.status_code == 413
         assert "at most 256 images and" in answer.json()["error"]["message"]
     assert len(behind.requests) == before
+
+
+# Budgets in tokens, and limits of images
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    file = numbered_video(tmp_path_factory.mktemp("large") / "large.mp4", 200, 480, 320)
+    data = base64.b64encode(file.read_bytes()).decode()
+    return {"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{data}"}}
+
+
+def sizes_in(exchange):
+    """(frame, size) of each image upstream, by size."""
+    images = [
+        part["image_url"]["url"] for part in parts_in(exchange.json["messages"][0]) if "image_url" in part
+    ]
+    return Counter(Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))).size for url in images)
+
+
+def test_a_budget_in_tokens_is_sharp_first_and_small_later(gate, behind, large):
+    """480 × 320 costs Qwen 150 tokens, and every small image 70: 4 × 150 + 4 × 70 = 880."""
+    body = chat(large, QUESTION) | {"framenest": {"tokens": 900}}
+    assert post(gate, "/v1/chat/completions", body).status_code == 200
+    first = behind.requests[-1]
+    small = next(size for size in sizes_in(first) if size != (480, 320))
+    assert sizes_in(first) == {(480, 320): 4, small: 4}
+    assert 320 < small[0] < 350
+    more = [{"role": "assistant", "content": "There."}, {"role": "user", "content": "And then?"}]
+    for settings in ({"tokens": 2000, "tiers": False}, {"k": 2}):
+        body |= {"messages": [*body["messages"][:1], *more], "framenest": settings}
+        assert post(gate, "/v1/chat/completions", body).status_code == 200
+        assert sent(behind)[0] == first.json["messages"][0]
+    body = chat(large, QUESTION) | {"framenest": {"tokens": 900, "tiers": False}}
+    assert post(gate, "/v1/chat/completions", body).status_code == 200
+    assert sizes_in(behind.requests[-1]) == {(480, 320): 6}
+
+
+def test_the_server_has_a_budget_in_tokens_for_requests_without_one(gate, behind, large, monkeypatch):
+    monkeypatch.setitem(vars(gate.service.settings), "tokens", TokenBudget(900, None))
+    body = chat(large, QUESTION) | {"model": "limited"}
+    assert post(gate, "/v1/chat/completions", body).status_code == 200
+    assert sizes_in(behind.requests[-1]) == {(480, 320): 6}
+    assert post(gate, "/v1/chat/completions", body | {"framenest": {"k": 2}}).status_code == 200
+    assert sizes_in(behind.requests[-1]) == {(480, 320): 2}
+
+
+def images_in(exchange):
+    """Numbers of frames, and how many other images there are, in a request upstream."""
+    body = exchange.json
+    parts = [
+        part
+        for message in body["input" if "input" in body else "messages"]
+        for part in parts_in(message)
+        if part["type"] in ("image_url", "input_image", "image")
+    ]
+    frames = [frame_in(part) for part in parts if "PNG" not in str(part)]
+    return frames, len(parts) - len(frames)
+
+
+def at_most(count, status=400):
+    """Answers of a server that takes so many images, which it counts in all messages."""
+
+    async def reply(exchange):
+        if len(exchange.body.split(b'"type":"' + kinds[exchange.path].encode() + b'"')) - 1 > count:
+            told = f"At most {count} image(s) may be provided in one prompt."
+            await exchange.whole({"object": "error", "message": told}, status)
+        else:
+            await exchange.says("well")
+
+    kinds = {"/v1/chat/completions": "image_url", "/v1/responses": "input_image", "/v1/messages": "image"}
+    return reply
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", ["chat/completions", "responses", "messages"])
+def test_a_server_that_takes_fewer_images_gets_the_best(gate, behind, clip, monkeypatch, name, stream):
+    """It says so once; then it is known, for that model."""
+    monkeypatch.setattr(gateway, "COMMENT_SECONDS", PATIENCE)
+    behind.reply, before = at_most(3), len(behind.requests)
+    body = BODIES[name](clip, QUESTION["text"]) | {"model": f"{name} {stream}", "stream": stream}
+    first = post(gate, f"/v1/{name}", body | {"framenest": {"k": 8}})
+    second = post(gate, f"/v1/{name}", body | {"framenest": {"k": 8}})
+    shown = [images_in(exchange)[0] for exchange in behind.requests[before:]]
+    assert [len(frames) for frames in shown] == [8, 3, 3]
+    best = first.headers["framenest-ranking"].partition("#")[2].partition("&")[0]
+    assert shown[1] == shown[2] == gate.service.rankings.get(best).prefix(3).frames.tolist()
+    for answer in (first, second):
+        assert answer.status_code == 200
+        assert "well" in answer.text
+        assert answer.headers["framenest-images"] == "3"
+        assert len(answer.headers["framenest-times"].split(",")) == 3
+        assert answer.headers["framenest-ranking"].endswith("&k=3")
+    other = post(gate, f"/v1/{name}", body | {"model": "another", "framenest": {"k": 3}})
+    assert "framenest-images" not in other.headers
+
+
+def test_a_clients_own_images_count_towards_the_limit(gate, behind, clip):
+    behind.reply, before = at_most(3, 413), len(behind.requests)
+    body = chat_body(clip, QUESTION["text"]) | {"model": "own", "framenest": {"k": 8}}
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,PNG"}}
+    body["messages"][0]["content"] += [image, image]
+    assert post(gate, "/v1/chat/completions", body).status_code == 200
+    counts = [images_in(exchange) for exchange in behind.requests[before:]]
+    assert [(len(frames), others) for frames, others in counts] == [(8, 2), (1, 2)]
+    body["messages"][0]["content"].append(image)
+    before = len(behind.requests)
+    refused = post(gate, "/v1/chat/completions", body)
+    assert (refused.status_code, refused.json()["message"][:9]) == (413, "At most 3")
+    assert len(behind.requests) == before + 1
+
+
+@pytest.mark.parametrize(("status", "told"), [
+    (400, "At most 0 image(s) may be provided"), (429, "at most 2 images a minute"), (400, "no such thing"),
+])  # fmt: skip
+def test_other_errors_pass_as_they_are(gate, behind, clip, status, told):
+    async def reply(exchange):
+        await exchange.whole({"error": told}, status)
+
+    behind.reply, before = reply, len(behind.requests)
+    refused = post(gate, "/v1/chat/completions", chat_body(clip, QUESTION["text"]) | {"model": told})
+    assert (refused.status_code, refused.json()) == (status, {"error": told})
+    assert len(behind.requests) == before + 1
+
+
+def test_a_ladder_ends_at_the_servers_limit(gate, behind, clip):
+    """More frames cannot be sent, so the model must answer."""
+    behind.reply, before = at_most(3), len(behind.requests)
+    body = chat_body(clip, QUESTION["text"]) | {"model": "ladder", "framenest": {"k": [4, 8]}}
+    assert post(gate, "/v1/chat/completions", body).status_code == 200
+    sent_bodies = [exchange.body.decode() for exchange in behind.requests[before:]]
+    assert [OTHERWISE in one for one in sent_bodies] == [True, False]
+
+
+def test_the_page_answers_with_as_many_images_as_the_server_takes(gate, behind, media):
+    service, url = gate.service, gate.url.removesuffix("/v1")
+    video = httpx.post(f"{url}/videos", json={"path": "clip.mp4"}, timeout=PATIENCE).json()["video"]["id"]
+    asked = {"video": video, "question": QUESTION["text"]}
+    ranking = httpx.post(f"{url}/rankings", json=asked, timeout=PATIENCE).json()
+    if ranking["job"]:
+        httpx.get(f"{url}/jobs/{ranking['job']['id']}?wait=60", timeout=PATIENCE)
+    behind.reply, before = at_most(3), len(behind.requests)
+    service._model = Client(behind.url, "m")
+    try:
+        for _ in range(2):
+            answer = httpx.post(
+                f"{url}/rankings/{ranking['ranking']}/answer", json={"k": 8}, timeout=PATIENCE
+            )
+            assert (answer.json()["answer"], answer.json()["k"]) == ("well", 3)
+    finally:
+        service._model.close()
+        service._model = None
+    assert [len(images_in(exchange)[0]) for exchange in behind.requests[before:]] == [8, 3, 3]
 
 
 # Streams

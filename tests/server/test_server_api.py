@@ -255,7 +255,7 @@ def test_unknown_things_are_404_and_bad_requests_422(server, video):
 
 def test_health_and_metrics(server, ranking):
     health = server.http.get("/health").json()
-    assert (health["status"], health["folder"], health["answers"]) == ("ok", True, False)
+    assert (health["status"], health["folder"], health["answer_model"]) == ("ok", True, None)
     assert server.http.get(f"/rankings/{ranking}/prefix?k=4").status_code == 200
     text = server.http.get("/metrics").text
     assert 'framenest_jobs_total{kind="rank",state="done"}' in text

@@ -825,11 +825,9 @@ def test_moments_stream_in(visit, colours):
     reasons = page.locator(".moments .reason").all_inner_texts()
     assert ["later" in reasons[0], "first" in reasons[1]] == [True, True]
     assert first.get_attribute("data-kept") == "yes"
-    words = {"knows": ["map"], "does_not_know": ["wall"]}
-    answers[0] = search | words | {"moments": [moment | {"confident": False}]}
-    page.locator("#searched").filter(
-        has_text="nothing clearly matches; the nearest; knows: map; does not know: wall; "
-    ).wait_for()
+    told = {"summary": "nothing clearly matches (the scorer knows: map)"}
+    answers[0] = search | told | {"moments": [moment | {"confident": False}]}
+    page.locator("#searched").filter(has_text=f"{told['summary']}; 2 of 2 videos").wait_for()
     assert page.locator(".moments .reason b").all_inner_texts() == ["weak, seen"]
     assert not page.locator("#work").is_visible()
 

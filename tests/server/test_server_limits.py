@@ -14,7 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from framenest.config import ScorerConfig
 from framenest.errors import StoreError, VideoError
+from framenest.method.mec import rank_request
 from framenest.processes import ProcessLimits, machine_memory
 from framenest.rank_request import RankRequest
 from framenest.server import library, service
@@ -24,6 +26,8 @@ from framenest.server.rankings import FrameImages
 from framenest.server.server_settings import MIB, ServerSettings
 from framenest.server.service import Service
 from framenest.server.video_worker import VideoWorker
+from framenest.session import Session
+from framenest.transcript import Transcript
 from framenest.video import guarded_opening
 from framenest.video.guarded_opening import check_guarded
 from processes import PATIENCE, children, standing_still
@@ -323,6 +327,29 @@ def test_hosts_are_the_same_in_any_case(here):
     allowed._check_address("https://EXAMPLE.org/kiln.mp4")
     with pytest.raises(Refusal, match="only from hosts"):
         allowed._check_address("https://example.com/kiln.mp4")
+
+
+def test_a_ranking_without_the_speech_that_could_not_be_recognized_is_made_again(here, scores):
+    listening = ScorerConfig(listen_url="http://127.0.0.1:9/v1")
+    request = replace(here.default, video=here.library.add_path("clip.mp4").id, question="?")
+    path = str(here.library.get(request.video).path)
+    ranking = rank_request(replace(request, video=path), Session(scores))
+
+    def answered(scoring, transcript):
+        id_, job = here.ask(replace(request, scoring=scoring))
+        assert job is not None
+        pool = replace(ranking.pool, transcript=transcript)
+        here.rankings.store(id_, replace(ranking, pool=pool).dumps().encode())
+        here.jobs.finish(job)
+        assert here.rankings.get(id_).transcript == transcript
+        return here.ask(replace(request, scoring=scoring))[1]
+
+    deaf = Transcript("", (), ("no transcript of the sound: no server answers",))
+    assert answered(ScorerConfig(), deaf) is None
+    again = answered(listening, deaf)
+    assert again is not None
+    here.jobs.finish(again)
+    assert answered(listening, Transcript("the sound, by whisper")) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\x00\xff", b'{"format": 99}'])

@@ -77,7 +77,7 @@ def test_the_configured_model_answers(serve, media, endpoint):
     server = serve(
         "--upstream", endpoint.url, "--answer-model", "canned", videos=media, env={"OPENAI_API_KEY": KEY}
     )
-    assert server.http.get("/health").json()["answers"] is True
+    assert server.http.get("/health").json()["answer_model"] == "canned"
     ranking = server.ask(server.indexed("clip.mp4"))
     prefix = server.http.get(f"/rankings/{ranking}/prefix?k=5").json()["frames"]
     time = f"{prefix[3]['seconds']:.1f}s"

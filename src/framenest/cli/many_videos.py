@@ -320,10 +320,8 @@ def _print_moments(moments: Moments, skipped: Mapping[str, str], as_json: bool) 
     if as_json:
         print_json(moments.to_json())
         return
-    if words := moments.match.words:
-        confirm("match", f"{moments.match.verdict}  {words}")
-    if not any(one.confident for one in moments):
-        note("nothing clearly matches" + ("; the nearest:" if moments else ""))
+    if moments.summary:
+        confirm("match", f"{moments.match.verdict}  {moments.summary}")
     texts = ("video", "why")
     rows = table("score", "from", "to", "best", *texts, texts=texts)
     for one in moments:

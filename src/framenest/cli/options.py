@@ -532,7 +532,7 @@ class TokenOptions:
     """A budget in tokens, in place of -k."""
 
     tokens: int | None = option(
-        "Instead of -k: as many frames as fit; tokens that images may cost the model."
+        "As many frames as fit, instead of a number; tokens that images may cost the model."
     )
     tiers: bool = option(
         "With --tokens: sharp first, small later. Ranks 1 to 4 at full size, to 16 at half the side, others "

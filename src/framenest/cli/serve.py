@@ -105,6 +105,7 @@ def serve(
     scorer: opt.ScorerChoice,
     limits: ServerLimits,
     models: UpstreamServer,
+    tokens: opt.TokenOptions,
     transcript: opt.TranscriptOptions,
     common: opt.Common,
 ) -> None:
@@ -117,17 +118,20 @@ def serve(
     framenest serve --videos lectures/
     FRAMENEST_TOKEN=… framenest serve --host 0.0.0.0 --videos lectures/
     """
-    if transcript.with_transcript and scorer.config.subtitles == NONE:
+    listens = scorer.config.listen or scorer.config.listen_url
+    if transcript.with_transcript and scorer.config.subtitles == NONE and not listens:
         opt.refuse("there is no transcript with --subtitles none", "with_transcript")
     if models.upstream is None:
-        opt.refuse("nothing is sent to a model without --upstream", "answer_model", "budget", "max_images")
+        sent = ("answer_model", "budget", "max_images", "tokens", "tiers")
+        opt.refuse("nothing is sent to a model without --upstream", *sent)
     elif not is_url(models.upstream):
         raise ConfigError(f"--upstream {models.upstream!r} is not an http(s) URL")
+    within = tokens.budget()
     with needs_extra("server"):
         from framenest.server.app import create_app
     folder = Path(data).expanduser() if data else user_data_path("framenest") / "server"
     settings = _settings(folder, videos, scorer, common, access, limits, models, transcript)
-    settings = replace(settings, preset=preset)
+    settings = replace(settings, preset=preset, tokens=within)
     _log(logging.WARNING if common.quiet else logging.INFO)
     gateway = "; OpenAI clients use {url}/v1" if settings.upstream else ""
     _listen(settings, create_app, "Framenest at {url}/, its API at {url}/openapi.json" + gateway)

@@ -46,6 +46,7 @@ _LIMIT = r"(?:context[ _](?:length|size|window)|maximum|model[ _]len(?:gth)?|n_c
 _OF_IMAGES = r"\bimages\b|image\(s\)|image (?:count|limit)|media|image=|\b1 image\b"
 _AT_MOST = r"(?:at most|up to|only(?: supports)?|max\w*|limit|image=|\d/|>)"
 _MOST = _AT_MOST + r"(?: (?:of|is|allowed|number of images))*[\s:=(]*(\d[\d,]*)\b"
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{200,}={0,2}")  # of images, which some servers repeat in an error
 _SIZE = r"\s*(?:[kmg]i?b\b|px\b|pixels?|bytes?|tokens?|[x×])"  # after a number that is no count
 
 
@@ -87,7 +88,7 @@ def most_images(message: str, sent: int) -> int | None:
     >>> most_images("At most 8 image(s) may be provided", 16), most_images("too many images: 120 > 100", 120)
     (8, 100)
     """
-    message = message.replace("one image", "1 image")
+    message = _BASE64.sub("…", message.replace("one image", "1 image"))
     numbers = re.findall(f"{_MOST}(?!{_SIZE})", message, re.I) if re.search(_OF_IMAGES, message, re.I) else []
     return next((most for most in (int(n.replace(",", "")) for n in numbers) if 0 < most < sent), None)
 
@@ -530,7 +531,7 @@ class Client:
 
     def _clean(self, text: str) -> str:
         """One line, without images and without the key."""
-        text = re.sub(r"[A-Za-z0-9+/]{200,}={0,2}", "…", " ".join(text.split()))
+        text = _BASE64.sub("…", " ".join(text.split()))
         key = self._key or ""
         return text.replace(key, "***") if len(key) > 5 else text  # "EMPTY" and the like are no secret
 

@@ -134,10 +134,23 @@ class Moments(list[Moment]):
         self.query, self.match = query, match
         self.skipped: Mapping[str, str] = {}
 
+    @property
+    def summary(self) -> str:
+        """What people should know of the match: that nothing clearly matches, and what the scorer knows.
+
+        Empty if there is nothing to say.
+        """
+        words = f"the scorer {self.match.words}" if self.match.words else ""
+        if any(one.confident for one in self):
+            return words
+        nearest = "nothing clearly matches" + ("; these moments are the nearest" if self else "")
+        return f"{nearest} ({words})" if words else nearest
+
     def to_json(self) -> dict[str, Any]:
         """The object that `framenest search --json` prints."""
         match, rows = self.match, [one.to_json() for one in self]
-        return {"query": self.query, "verdict": match.verdict, **match.vocabulary, "moments": rows}
+        told = {"verdict": match.verdict, **match.vocabulary, "summary": self.summary}
+        return {"query": self.query, **told, "moments": rows}
 
 
 @dataclass(frozen=True)

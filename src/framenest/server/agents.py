@@ -21,14 +21,14 @@ from starlette.types import ASGIApp
 import framenest
 from framenest.cache.directory import DirectoryStore
 from framenest.errors import FramenestError
-from framenest.image_tokens import TIERS, TokenBudget
+from framenest.image_tokens import TIERS, Size, TokenBudget
 from framenest.images import ImageLimits
 from framenest.protocols import GUESS
 from framenest.rank_request import LookFor
 from framenest.report.document import document
 from framenest.retrieval.search import check_query
 from framenest.scorers import advice
-from framenest.server.api_models import MOST_MOMENTS, Time
+from framenest.server.api_models import MOST_MOMENTS, Text, Time
 from framenest.server.guard import Guard, first_problem
 from framenest.server.jobs import Job
 from framenest.server.library import UPLOADS_AT_ONCE, LibraryVideo
@@ -44,6 +44,7 @@ look_id while the frames do not settle the question. `frames_at` shows given tim
 transcript."""
 PIXELS_A_TOKEN = 750  # of a picture, as the makers of common models count, within a tenth
 SIZED_BY_RANK = ImageLimits(max_side=768)  # the first pictures, if as many are shown as fit
+MIN_PIXELS = 256**2  # of a picture, if as many are shown as fit; smaller originals stay as they are
 MIN_SIDE_PIXELS = 64  # pixels of the short side, below which a picture shows nothing
 MAX_TIMES = 64
 INDEX_SECONDS, REPLY_SECONDS = 40.0, 50.0  # of a search, and of waiting for a job; clients give up after 60
@@ -103,9 +104,7 @@ class VideoTools:
 
     async def find(
         self,
-        query: Annotated[
-            str, Field(min_length=1, max_length=4000, description="what is seen, said or written")
-        ],
+        query: Annotated[Text, Field(description="what is seen, said or written")],
         n: Annotated[int, Field(ge=1, le=MOST_MOMENTS, description="how many moments")] = 5,
         max_tokens: Budget = 8000,
         image_first: ImageFirst = False,
@@ -131,10 +130,7 @@ class VideoTools:
         lines = [f"{video['name']}: {refused.get(video['name'], video['why'])}" for video in left_out]
         head += f"; left out: {len(lines)}" if lines else ""
         head += "; still searching, ask again" if job.active else ""
-        if not any(moment["confident"] for moment in moments):
-            head += "; nothing clearly matches" + ("; the nearest:" if moments else "")
-        for words, label in (("knows", "knows"), ("does_not_know", "does not know")):
-            head += f"; {label}: {', '.join(search[words])}" if search.get(words) else ""
+        head += f"; {search['summary']}" if search["summary"] else ""
         shown: Shown = ["\n".join([head, *lines[:MAX_LEFT_OUT_LINES]])]
         for moment in moments:
             video = service.library.get(moment["video"])
@@ -165,12 +161,13 @@ class VideoTools:
     async def look(
         self,
         video: Video,
-        question: Annotated[str, Field(min_length=1, description="what the frames should answer")],
+        question: Annotated[Text, Field(description="what the frames should answer")],
         k: Annotated[
             Frames | None, Field(description="how many frames; null: as many as fit, later ranks in small")
         ] = 8,
         look_for: Annotated[
-            list[str], Field(max_length=8, description="what to look for: short descriptions of what is seen")
+            list[Text],
+            Field(max_length=8, description="what to look for: short descriptions of what is seen"),
         ] = [],  # noqa: B006 - a schema's default; never changed
         start: Annotated[Time, Field(description="look only from this time on: seconds, or [HH:]MM:SS")] = 0,
         end: Annotated[Time | None, Field(description="look only up to this time")] = None,
@@ -242,7 +239,7 @@ class VideoTools:
     async def said(
         self,
         video: Video,
-        question: Annotated[str, Field(min_length=1, description="what to find in what is said")],
+        question: Annotated[Text, Field(description="what to find in what is said")],
         passages: Annotated[int, Field(ge=1, le=20)] = 5,
         *,
         ctx: Context[Any, Any],
@@ -303,9 +300,7 @@ class VideoTools:
         service = self._service
         ranking = await asyncio.to_thread(service.rankings.get, id_)
         video = service.video_of(id_)
-        fitting = TokenBudget(
-            max_tokens, TIERS, SIZED_BY_RANK, lambda _, sizes: sum(map(math.prod, sizes)) // PIXELS_A_TOKEN
-        )
+        fitting = TokenBudget(max_tokens, TIERS, SIZED_BY_RANK, tokens_of)
         prefix = ranking.prefix(fitting if k is None else k)
         assert prefix.ranks is not None
         k, prefix = prefix.budget, prefix.part(prefix.ranks > after)
@@ -319,6 +314,7 @@ class VideoTools:
         head = [f"{video.name}, {span}{clock(ranking.video.duration)}: {len(prefix)} frames in time order"]
         head += [f"match with the question: {match.verdict}"] if match else []
         head += [match.words] if match and match.words else []
+        head += ranking.notes
         head += [GUESS] if match and match.is_guess else []
         head += [prefix.roles_text] if prefix.roles_text else []
         store = DirectoryStore(service.settings.cache_folder)
@@ -330,6 +326,11 @@ class VideoTools:
             why = f"rank {rank}, {role}: {reason}"
             shown += [f"{second:.1f} s, {why}", Image(data=picture, format="jpeg")]
         return in_order(shown, image_first)
+
+
+def tokens_of(_: Sequence[float], sizes: Sequence[Size]) -> int:
+    """What pictures of these sizes cost; small ones cost as much as MIN_PIXELS, so that none gets smaller."""
+    return sum(max(MIN_PIXELS, math.prod(size)) for size in sizes) // PIXELS_A_TOKEN
 
 
 def in_order(shown: Shown, image_first: bool) -> Shown:
@@ -386,11 +387,7 @@ class _Server(MCPServer[None]):  # type: ignore[misc]  # the SDK is an extra
 def mcp_server(service: Service) -> MCPServer[None]:
     """The tools over a started service; for function calling too: `list_tools`, `call_tool`."""
     server = _Server(
-        "framenest",
-        title="Framenest",
-        instructions=USAGE,
-        version=framenest.__version__,
-        log_level="WARNING",
+        "framenest", title="Framenest", instructions=USAGE, version=framenest.__version__, log_level="WARNING"
     )
     server.service, tools = service, VideoTools(service)
     hints = ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -398,14 +395,9 @@ def mcp_server(service: Service) -> MCPServer[None]:
         # Many agents show their model nothing but the structured output if there is one: no images.
         with_images = tool not in (tools.what_is, tools.said)
         server.add_tool(tool, annotations=hints, structured_output=not with_images)
-    for listed in (
-        "resources/list",
-        "resources/templates/list",
-        "resources/read",
-        "prompts/list",
-        "prompts/get",
-    ):
-        server._lowlevel_server._request_handlers.pop(listed)  # there are none, and the SDK cannot say so
+    handlers = server._lowlevel_server._request_handlers
+    for listed in [name for name in handlers if name.startswith(("resources/", "prompts/"))]:
+        handlers.pop(listed)  # there are none, and the SDK cannot say so
     return server
 
 

@@ -58,8 +58,6 @@ class VideoAddress(RequestBody):
 
 _TIME_TYPES = {"start": Time, "end": Time | None}
 _HINTS = {name: hint for config in METHOD_CONFIGS for name, hint in get_type_hints(config).items()}
-
-
 _FIELDS: dict[str, Any] = {
     name: (_TIME_TYPES.get(name, _HINTS[name]), Field(one.default, description=one.metadata["help"]))
     for name, one in FOR_CLIENTS.items()
@@ -119,7 +117,17 @@ class TurnSettings(HowToRank):
     """The field `framenest` of a chat completion: how the gateway chooses the frames of its last turn."""
 
     k: Annotated[list[Shown], BeforeValidator(lambda k: k if isinstance(k, list) else [k])] | None = None
+    tokens: int | None = Field(None, ge=1)
+    tiers: bool = True
     question: Text | None = None
+
+    @model_validator(mode="after")
+    def _one_budget(self) -> Self:
+        if self.k and self.tokens:
+            raise ValueError("give k or tokens, not both")
+        if self.tokens is None and "tiers" in self.model_fields_set:
+            raise ValueError("only tokens have tiers")
+        return self
 
 
 class SearchRequest(RequestBody):
@@ -218,6 +226,9 @@ class SearchOut(BaseModel):
     )
     knows: list[str] = Field([], description="Words of the query that the scorer knows, if it says so.")
     does_not_know: list[str] = Field([], description="Words of the query that it does not know.")
+    summary: str = Field(
+        "", description="The same for people: whether anything clearly matches. May be empty."
+    )
     moments: list[MomentOut] = Field(description="Best first. While the job runs, the best so far.")
     job: Job | None = Field(description="The job that searches; null if it is long over.")
 
@@ -291,7 +302,7 @@ class AnswerOut(BaseModel):
 
     answer: str
     model: str
-    k: int
+    k: int = Field(description="How many frames it was shown; fewer if the model's server takes fewer.")
     cited: list[CitedTime] = Field(description="Times of frames in the answer, in its order.")
     not_shown: list[str] = Field(description="Times that it cites, of which no frame was shown.")
     seconds: float = Field(description="What it took.")
@@ -304,7 +315,7 @@ class Health(BaseModel):
     version: str
     scorer: str
     preset: str = Field(description="The preset of questions that name none.")
-    answers: bool = Field(description="Whether a model answers (--answer-model, --upstream).")
+    answer_model: str | None = Field(description="The model that answers (--answer-model); null without one.")
     folder: bool = Field(description="Whether the server offers a folder of videos.")
     token: bool = Field(description="Whether requests need a token.")
 

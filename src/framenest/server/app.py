@@ -25,15 +25,7 @@ from framenest.report.page import view_script, view_style
 from framenest.server import api_models as api
 from framenest.server.dialects import GATEWAY
 from framenest.server.gateway import Gateway
-from framenest.server.guard import (
-    COOKIE,
-    Guard,
-    Refusal,
-    first_problem,
-    refusal_response,
-    same,
-    session,
-)
+from framenest.server.guard import COOKIE, Guard, Refusal, first_problem, refusal_response, same, session
 from framenest.server.jobs import Job
 from framenest.server.library import LibraryVideo
 from framenest.server.service import Service
@@ -217,8 +209,8 @@ def messages(
 @routes.post("/rankings/{ranking}/answer")
 def answer(here: Here, ranking: RankingId, body: api.AnswerRequest) -> api.AnswerOut:
     """Let the configured model look at k frames and answer the question."""
-    reply = here.answer(ranking, body.k, body.max_side, cite=body.cite)
-    shown = here.rankings.get(ranking).prefix(body.k)
+    k, reply = here.answer(ranking, body.k, body.max_side, cite=body.cite)
+    shown = here.rankings.get(ranking).prefix(k)
     frames, seconds = shown.frames.tolist(), shown.seconds.tolist()
     times = [
         api.CitedTime(start=start, end=end, frame=frames[places[0]], seconds=seconds[places[0]])
@@ -228,7 +220,7 @@ def answer(here: Here, ranking: RankingId, body: api.AnswerRequest) -> api.Answe
     return api.AnswerOut(
         answer=reply.text,
         model=reply.model,
-        k=body.k,
+        k=k,
         cited=times,
         not_shown=not_shown(reply.text, seconds),
         seconds=round(reply.usage.seconds, 2),
@@ -272,7 +264,7 @@ def health(here: Here) -> api.Health:
         version=framenest.__version__,
         scorer=here.scorer,
         preset=here.settings.preset,
-        answers=here.settings.answer_model is not None,
+        answer_model=here.settings.answer_model,
         folder=bool(here.settings.videos),
         token=here.settings.token is not None,
     )

@@ -12,18 +12,21 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import msgspec
 import numpy as np
+from cachetools import LRUCache
 from pydantic import TypeAdapter, ValidationError
 
 from framenest.cache.hashes import digest
 from framenest.errors import FramenestError
+from framenest.image_tokens import TIERS, TokenBudget
 from framenest.images import ImageLimits
+from framenest.lmm.client import most_images
 from framenest.lmm.messages import STYLES, Draft, said_beside
 from framenest.lmm.prompt import OTHERWISE
 from framenest.method.prefix import Prefix
@@ -61,7 +64,7 @@ class Turn:
 
     messages: those with frames, by place; VIDEO is where they go. videos: what goes there, in order. labels:
     texts before the frames. text: what chooses them. digest: of the conversation up to here; key: with the
-    settings. offer: whether it may end with OTHERWISE.
+    settings. offer: whether it may end with OTHERWISE. tiers: whether later ranks have smaller images.
     """
 
     answered: bool
@@ -74,6 +77,7 @@ class Turn:
     rankings: list[str] = field(default_factory=list)
     k: int = 0
     offer: bool = False
+    tiers: bool = False
 
 
 @dataclass
@@ -94,6 +98,11 @@ class Conversation:
     names: dict[str, str] = field(default_factory=dict)
     frames: dict[str, list[int]] = field(default_factory=dict)
     rungs: list[int] = field(default_factory=list)
+
+    def images_beside(self) -> int:
+        """How many images there are besides the frames to be shown: the client's, and those of `frames`."""
+        own = msgspec.json.encode(self.fields, enc_hook=lambda _: None)
+        return own.count(b'"type":"%b"' % self.dialect.image.encode()) + sum(map(len, self.frames.values()))
 
 
 class ShownTurn(NamedTuple):
@@ -120,6 +129,7 @@ class ChatFrames:
         self.service, self.settings, self.journal = service, service.settings, service.journal
         self._arriving = WeakValueDictionary[str, asyncio.Lock]()
         self._incoming, self._packing = asyncio.Semaphore(3), asyncio.Semaphore(3)  # others wait
+        self._most_images = LRUCache[str, int](64)  # by model
 
     async def read(self, chat: Conversation) -> None:
         """Fetch the videos of a conversation and rank them for its turns."""
@@ -131,15 +141,32 @@ class ChatFrames:
         if isinstance(fields.get(name), list):
             chat.turns = await self.turns(chat, fields[name])
         asked, rungs = digest(settings.model_dump()), sorted(set(settings.k or self.settings.budget))
+        tokens = self._tokens(settings)
         settings_before = settings.model_copy(update={"question": None, "options": [], "look_for": []})
         for turn in chat.turns:
             await asyncio.sleep(0)  # there may be thousands
             turn.key, turn.k = f"{turn.digest}:{asked}", rungs[-1]
-            if turn.answered and (known := self.recall(turn, asked)):
-                turn.key, (turn.k, turn.offer, turn.rankings) = known
+            known = self.recall(turn, asked) if turn.answered else None
+            if known is not None:
+                turn.key, (turn.k, turn.offer, turn.rankings, turn.tiers) = known
             if not self.service.rankings.are_of(turn.rankings, [video.id for video in turn.videos]):
                 turn.rankings = await self.rankings(turn, settings_before if turn.answered else settings)
+            if tokens is not None and known is None:
+                await asyncio.to_thread(self._fit, turn, tokens)
+                rungs = [turn.k]
             chat.rungs = [] if turn.answered else rungs[0 if chat.dialect is CHAT else -1 :]
+
+    def _tokens(self, settings: TurnSettings) -> TokenBudget | None:
+        """The budget in tokens of a request, or else the server's, unless the request gives one in frames."""
+        if settings.tokens:
+            return TokenBudget(settings.tokens, TIERS if settings.tiers else None, IMAGE_LIMITS)
+        server = None if settings.k else self.settings.tokens
+        return server and replace(server, limits=IMAGE_LIMITS)
+
+    def _fit(self, turn: Turn, tokens: TokenBudget) -> None:
+        """Give a turn as many frames of each of its videos as fit."""
+        turn.tiers = tokens.tiers is not None
+        turn.k = min(len(self.service.rankings.get(id_).prefix(tokens)) for id_ in turn.rankings)
 
     async def turns(self, chat: Conversation, messages: list[Any]) -> list[Turn]:
         """The turns that show frames: of their own videos or, if they have only a text, of all so far."""
@@ -171,7 +198,7 @@ class ChatFrames:
             if turn.videos:
                 numbers = {id_: f"Video {n}: {name}" for n, (id_, name) in enumerate(names.items(), 1)}
                 turn.labels = [numbers[video.id].removesuffix(" ") for video in turn.videos if len(names) > 1]
-                turn.text, turn.digest = question, f"turn:{hashed.hexdigest()}"
+                turn.text, turn.digest = question, f"shown:{hashed.hexdigest()}"
                 turns.append(turn)
         return turns
 
@@ -222,7 +249,7 @@ class ChatFrames:
         return ids
 
     def recall(self, turn: Turn, asked: str) -> tuple[str, Any] | None:
-        """How a turn was answered, (k, offers, rankings), and its key.
+        """How a turn was answered, (k, offers, rankings, tiers), and its key.
 
         asked: hash of settings. Of two clients with the same turn, each gets back what its settings chose;
         for other settings, what was answered first holds.
@@ -232,7 +259,7 @@ class ChatFrames:
 
     def remember(self, shown: ShownTurn, response: str | None = None) -> None:
         """Keep how a turn was answered, unless that is known, and what the response follows."""
-        answer = [shown.turn.k, shown.offers, shown.turn.rankings]
+        answer = [shown.turn.k, shown.offers, shown.turn.rankings, shown.turn.tiers]
         values: dict[str, Any] = {shown.turn.key: answer, shown.turn.digest: shown.turn.key}
         if response:
             values[f"response:{response}"] = [shown.chat.names, shown.frames]
@@ -248,7 +275,10 @@ class ChatFrames:
             chat.turns[-1].k, chat.turns[-1].offer = k, k != chat.rungs[-1]
         if not chat.turns:
             return msgspec.json.encode(chat.fields), None
-        most = self.settings.max_images
+        limit = most = self.settings.max_images
+        if known := self.most_images(chat):
+            limit = min(limit, known)
+            most = max(1, min(most, known - await asyncio.to_thread(chat.images_beside)))
         while True:
             budgets = await asyncio.to_thread(self._budgets, chat, most)
             if budgets[-1]:
@@ -256,10 +286,24 @@ class ChatFrames:
                 if len(content) <= MAX_SENT_BYTES:
                     return content, shown
             if not budgets[-1] or not most:
-                limits = f"{self.settings.max_images} images and {MAX_SENT_BYTES / MIB:g} MiB"
+                limits = f"{limit} images and {MAX_SENT_BYTES / MIB:g} MiB"
                 videos = len(chat.turns[-1].videos)
                 raise Refusal(413, f"a request has at most {limits}; this turn, of {videos} videos, has more")
             most = most * MAX_SENT_BYTES // len(content)
+
+    def most_images(self, chat: Conversation) -> int | None:
+        """How many images the model's server takes in a request, once it has said so."""
+        return self._most_images.get(digest(chat.fields.get("model")))
+
+    def learn(self, shown: ShownTurn, error: bytes) -> bool:
+        """Whether the model's server says that it takes fewer images, and there is room for a frame."""
+        chat, beside = shown.chat, shown.chat.images_beside()
+        new = sum(len(numbers) - len(chat.frames.get(id_, ())) for id_, numbers in shown.frames.items())
+        most = most_images(" ".join(error.decode(errors="replace").split()), beside + new)
+        if most is None or most <= beside:
+            return False
+        self._most_images[digest(chat.fields.get("model"))] = most
+        return True
 
     def _budgets(self, chat: Conversation, most: int) -> list[int]:
         """How many frames each turn shows of each of its videos, at most `most` in all."""
@@ -291,6 +335,10 @@ class ChatFrames:
         contents, times, evidence, complete = list[list[Any]](), list[str](), list[str](), True
         for video, ranking, label in zip_longest(turn.videos, turn.rankings, turn.labels):
             prefix = (await asyncio.to_thread(self.service.rankings.get, ranking)).prefix(max(k, 1))
+            if turn.tiers and prefix.ranks is not None:
+                shape = prefix.video.width, prefix.video.height
+                by_rank = TokenBudget(1, limits=IMAGE_LIMITS).sizes(prefix.budget, *shape)
+                prefix = replace(prefix, sizes=tuple(by_rank[rank - 1] for rank in prefix.ranks))
             before = frames.get(video.id, [])
             new = prefix.part(~np.isin(prefix.frames, before) & (k > 0))
             parts = await self._images(ranking, new) if k else [{"type": "text", "text": LEFT_OUT}]
@@ -300,7 +348,7 @@ class ChatFrames:
             times.append(",".join(f"{second:.2f}" for second in new.seconds))
             frames[video.id] = [*before, *new.frames.tolist()]
             complete = complete and prefix.complete
-        offers = turn.offer and not complete
+        offers = turn.offer and k == turn.k and not complete
         return iter(contents), ShownTurn(chat, turn, k, offers, ";".join(times), ";".join(evidence), frames)
 
     async def _images(self, ranking: str, new: Prefix) -> list[Any]:
@@ -308,9 +356,10 @@ class ChatFrames:
         if not len(new):
             return []
         video, pictures = self.service.video_of(ranking), self.service.pictures
-        side = min(IMAGE_LIMITS.size(new.video.width, new.video.height))
+        sizes = new.sizes or [IMAGE_LIMITS.size(new.video.width, new.video.height)] * len(new)
+        wanted = zip(new.frames.tolist(), map(min, sizes), strict=True)
         async with self._packing:
-            jpegs = await asyncio.gather(*(pictures.get(video, n, side) for n in new.frames.tolist()))
+            jpegs = await asyncio.gather(*(pictures.get(video, *one) for one in wanted))
         spoken = self.service.rankings.get(ranking).transcript if self.settings.with_transcript else None
         beside = said_beside(new.seconds.tolist(), spoken, self.settings.transcript_tokens)
         request = STYLES["openai"].build(Draft(new, [], jpegs, "", "images", True, None, beside))

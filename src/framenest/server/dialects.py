@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 
@@ -145,7 +145,9 @@ def take_videos(message: Any, place: str, taken: list[VideoSource]) -> Any:
     if not message.get("text") and (source := video_source(message, place)) is not None:
         taken.append(source)
         return VIDEO
-    if message.get("type") in _VIDEO_TYPES and not _frames(message):
+    if (message.get("type") in _VIDEO_TYPES or isinstance(message.get("video"), dict)) and not _frames(
+        message
+    ):
         raise VideoError(f"{place}: there is no video in this part")
     before, changed = len(taken), dict(message)
     for name in _CONTENTS:
@@ -169,12 +171,14 @@ def put_frames(message: Any, frames: Iterator[list[Any]]) -> Any:
 def any_video(value: Any, place: str) -> VideoSource | None:
     """The first video anywhere in a value, but for what a model asks a tool."""
     inner: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, str) and is_data(value) and _is_video(value, ""):
+        return VideoSource(value, "", place)
     if isinstance(value, dict) and not str(value.get("type")).endswith(_CALLS):
         if (source := video_source(value, place)) is not None:
             return source
         inner = ((f".{name}", one) for name, one in value.items() if isinstance(one, dict | list))
     elif isinstance(value, list):
-        inner = ((f"[{n}]", one) for n, one in enumerate(value) if isinstance(one, dict | list))
+        inner = ((f"[{n}]", one) for n, one in enumerate(value) if isinstance(one, dict | list | str))
     sources = (any_video(one, f"{place}{where}".lstrip(".")) for where, one in inner)
     return next(filter(None, sources), None)
 
@@ -194,18 +198,22 @@ def video_source(part: dict[str, Any], place: str) -> VideoSource | None:
     inner = [one for name, one in part.items() if isinstance(one, dict) and name not in _CONTENTS]
     layers = [part, *inner, *(one for layer in inner for one in layer.values() if isinstance(one, dict))]
     every = [pair for layer in layers for pair in layer.items() if isinstance(pair[1], str)]
+    said = [part.get(one) for one in _CONTENTS]  # text, whatever is in it
+    every = [
+        (field, text) for field, text in every if field != "text" and not any(text is one for one in said)
+    ]
     outer = dict(reversed(every))
     name = outer.get("filename") or outer.get("title") or outer.get("name") or ""
     media_type = next((outer[one] for one in _MEDIA_TYPES if "/" in outer.get(one, "")), "").lower()
     says = kind in _VIDEO_TYPES or "video_url" in part
     fields = [(is_data(text.strip()), field, text.strip()) for field, text in every]
     for whole, field, text in sorted(fields, key=lambda one: not one[0]):  # data before its address
-        path = "" if whole else _path_of(text)
+        path = re.split("[?#]", text, maxsplit=1)[0] if "://" in text[:12] else "" if whole else text
         if field in _ADDRESSES:
-            by_name = kind in _FILE_TYPES and _names_video(name, path)
+            by_name = kind in _FILE_TYPES and not _FILE_NAMES.isdisjoint(map(_suffix, (name, path)))
             found = _is_video(text, media_type, says=says, by_name=by_name)
         else:
-            found = whole and field not in (*_CONTENTS, "text") and _is_video(text, "")
+            found = whole and _is_video(text, "")
         if found:
             return VideoSource(text, name or unquote(path).rpartition("/")[2], place)
     if any(map(_is_local, _frames(part))):
@@ -256,15 +264,8 @@ def _is_local(address: str) -> bool:
     return address[:12].lower().startswith(("file:", "framenest:"))
 
 
-def _names_video(*names: str) -> bool:
-    return any(PurePosixPath(name).suffix.lower() in _FILE_NAMES for name in names)
-
-
-def _path_of(address: str) -> str:
-    try:
-        return urlsplit(address).path if "://" in address[:12] else address
-    except ValueError:
-        return ""
+def _suffix(name: str) -> str:
+    return PurePosixPath(name).suffix.lower()
 
 
 def _first_bytes(base64: str, start: int) -> bytes:

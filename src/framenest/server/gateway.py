@@ -38,7 +38,7 @@ COMMENT_SECONDS = 3.0  # between comments in a stream whose frames are being cho
 ID_BYTES, WHY_BYTES = 2**12, 2**16  # of an answer: in which its id is; of an error that are looked at
 INSTEAD = f"use {GATEWAY}{CHAT.path}, or a proxy between (litellm) that translates to it"
 BUFFER_BYTES = MIB  # of an answer that may still be “cannot tell”; 5,000 tokens of reasoning as a stream
-_ID = re.compile(rb'"id"\s*:\s*"([^"\\]+)"')
+_ID = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)+")')
 _HOP = rb"connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade"  # headers of one connection
 _NOT_SENT = re.compile(
     _HOP + rb"|host|content-length|authorization|cookie|accept-encoding|content-encoding|expect"
@@ -115,11 +115,11 @@ class Gateway:
             return
         body.content = b""  # its size still counts: the fields take as much
         await self._read(chat, reply)
-        for k in chat.rungs or [0]:
+        k: int | None = chat.rungs[0] if chat.rungs else 0
+        while k is not None:
             body.content, turn = await self._frames.request(chat, k)
             body.size = len(body.content)
-            if await self._relay(request, body, reply, turn):
-                break
+            k = await self._relay(request, body, reply, turn)
 
     async def _read(self, chat: Conversation, reply: ClientReply) -> None:
         """Read a conversation; a stream gets comments meanwhile, so that no client gives up."""
@@ -137,10 +137,11 @@ class Gateway:
 
     async def _relay(
         self, request: Request, body: Body, reply: ClientReply, turn: ShownTurn | None = None
-    ) -> bool:
+    ) -> int | None:
         """Send a request upstream and relay the response, piece by piece, with headers about its last turn.
 
-        Returns False, and relays nothing, if the model cannot tell and the turn offers more frames.
+        Relays nothing, and returns the budget to ask with, if the model cannot tell and the turn offers more
+        frames, or if the model's server takes fewer images.
         """
         url, headers = self._address(request), self._sent(request)
         if body.content:
@@ -154,19 +155,14 @@ class Gateway:
             pieces = _one_by_one(response)
             first = await _until_answer(response, pieces) if turn and turn.offers else bytearray()
             if first is None:
-                return False
-            remember, told = None, dict[str, str]()
-            if turn is not None:
-                ids = turn.turn.rankings
-                first += await self._check_api(response, pieces, turn)
-                links = (f"{request.base_url}#{id_}&k={turn.k}" for id_ in ids)
-                told = {"framenest-times": turn.times, "framenest-ranking": ", ".join(links)}
-                told |= {"framenest-evidence": turn.evidence} | match_header(
-                    self._rankings, turn.turn.rankings
-                )
-                if response.is_success:
-                    self._frames.remember(turn)
-                    remember = partial(self._frames.remember, turn) if reply.dialect is RESPONSES else None
+                assert turn is not None  # it offers more
+                return turn.chat.rungs[turn.chat.rungs.index(turn.turn.k) + 1]
+            if turn is not None and await self._takes_fewer(response, first, pieces, turn):
+                return turn.turn.k
+            remember, told = None, self._told(turn, request) if turn else {}
+            if turn is not None and response.is_success:
+                self._frames.remember(turn)
+                remember = partial(self._frames.remember, turn) if reply.dialect is RESPONSES else None
             if reply.began and not (response.status_code == 200 and _streams(response)):
                 why = one_line((bytes(first) + await _head(pieces)).decode(errors="replace"))
                 raise Refusal(max(response.status_code, 400), f"{self._name}: {response.status_code} {why}")
@@ -178,7 +174,7 @@ class Gateway:
                 await reply.piece(b"", more=False)
             except httpx.HTTPError as error:  # the client finds its connection broken, as it would without us
                 log.warning("%s broke off (%s)", self._name, type(error).__name__)
-        return True
+        return None
 
     def _address(self, request: Request) -> str:
         """Where a request goes."""
@@ -207,17 +203,34 @@ class Gateway:
         """Whether a text has what lets clients in, which is for this server alone."""
         return any(secret in one for secret in self._secrets for one in (text, unquote(text)))
 
-    async def _check_api(
-        self, response: httpx.Response, pieces: AsyncIterator[bytes], turn: ShownTurn
-    ) -> bytes:
-        """Refuse a request to an API that the model's server does not have; else what was read to know."""
-        if response.status_code not in (404, 405, 501) or turn.chat.dialect is CHAT:
-            return b""
-        head = await _head(pieces)
+    def _told(self, turn: ShownTurn, request: Request) -> dict[str, str]:
+        """The headers about the last turn of a request."""
+        ids, most = turn.turn.rankings, self._frames.most_images(turn.chat)
+        links = ", ".join(f"{request.base_url}#{id_}&k={turn.k}" for id_ in ids)
+        told = {
+            "framenest-times": turn.times,
+            "framenest-ranking": links,
+            "framenest-evidence": turn.evidence,
+        }
+        told |= {"framenest-images": str(most)} if most else {}
+        return told | match_header(self._rankings, ids)
+
+    async def _takes_fewer(
+        self, response: httpx.Response, head: bytearray, pieces: AsyncIterator[bytes], turn: ShownTurn
+    ) -> bool:
+        """Whether an error says that the model's server takes fewer images. Refused if it lacks the API.
+
+        head: what was read of the answer; gets what must be read to know.
+        """
+        status = response.status_code
+        if not response.is_error or status in (401, 403, 429):
+            return False
+        head += await _head(pieces)
         asked = map(turn.chat.fields.get, ("model", "previous_response_id"))
-        if any(name and str(name).encode() in head for name in asked):  # that is what it does not have
-            return head
-        raise Refusal(501, f"{self._name} has no {GATEWAY}{turn.chat.dialect.path}: {INSTEAD}")
+        lacks = any(name and str(name).encode() in head for name in asked)  # that is what it does not have
+        if status in (404, 405, 501) and turn.chat.dialect is not CHAT and not lacks:
+            raise Refusal(501, f"{self._name} has no {GATEWAY}{turn.chat.dialect.path}: {INSTEAD}")
+        return await to_thread.run_sync(self._frames.learn, turn, bytes(head))
 
 
 class ClientReply:
@@ -294,7 +307,8 @@ async def _named(
         if remember is not None and len(head) < ID_BYTES:
             head += piece[:ID_BYTES]
             if (named := _ID.search(head)) is not None:
-                remember(named[1].decode(errors="replace"))
+                with suppress(msgspec.DecodeError):
+                    remember(msgspec.json.decode(named[1], type=str))
                 remember = None
         yield piece
 

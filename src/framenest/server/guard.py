@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import logging
+import math
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
+import anyio
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -209,8 +210,9 @@ class Guard:
         """Refuse a request that is not let through."""
         headers, method, path = request.headers, request.method, request.scope["path"]
         host = headers.get("host", "")
+        name = re.sub(r":\d*$", "", host).lower().removeprefix("[").removesuffix("]")
         # DNS rebinding: a foreign page may point its own name at this machine.
-        if self._token is None and not is_loopback(_name(host)):
+        if self._token is None and not is_loopback(name):
             raise Refusal(403, "this server answers only to its loopback address")
         origin = headers.get("origin")
         if method not in READING_METHODS and origin is not None and origin.partition("://")[2] != host:
@@ -232,18 +234,15 @@ class Guard:
 
 def _in_time(receive: Receive) -> Receive:
     """Treat a body that does not arrive in time as a disconnect."""
-    until, complete = time.monotonic() + BODY_SECONDS, False
+    until = anyio.current_time() + BODY_SECONDS
 
     async def timely() -> Message:
-        nonlocal complete
-        if complete:  # only the end of the connection can follow
-            return await receive()
-        try:
-            message = await asyncio.wait_for(receive(), max(0.0, until - time.monotonic()))
-        except TimeoutError:
-            complete = True
-            return {"type": "http.disconnect"}
-        complete = not message.get("more_body", False)
+        nonlocal until
+        message: Message = {"type": "http.disconnect"}
+        with anyio.CancelScope(deadline=until):
+            message = await receive()
+        if not message.get("more_body"):
+            until = math.inf  # only the end of the connection can follow
         return message
 
     return timely
@@ -256,13 +255,6 @@ def _allowed(request: Request, token: str) -> bool:
     key = request.headers.get("x-api-key", "") if request.scope["path"].startswith(GATEWAY) else ""
     bearer = bearer.strip() if kind.lower() == "bearer" else key  # Anthropic's clients send the key alone
     return same(bearer, token) or same(cookie, session(token))
-
-
-def _name(host: str) -> str:
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
 
 
 def same(text: str, expected: str) -> bool:

@@ -95,10 +95,13 @@ class Rankings:
         self._loaded: LRUCache[str, Ranking] = LRUCache(CACHED_RANKINGS)
 
     def ask(self, id_: str, request: RankRequest) -> Job | None:
-        """The job that makes a ranking; None if it is finished."""
-        fields = request.to_json()
+        """The job that makes a ranking; None if it is finished and speech recognition did not fail."""
+        fields, scoring = request.to_json(), request.scoring
         with self._journal.lock:
-            job = self._jobs.submit("rank", id_, fields) if self._load(id_) is None else None
+            ranking = self._load(id_)
+            heard = ranking is not None and (ranking.transcript is None or ranking.transcript.source)
+            finished = ranking is not None and (heard or not (scoring.listen or scoring.listen_url))
+            job = None if finished else self._jobs.submit("rank", id_, fields)
             self._journal.execute(
                 "insert or ignore into rankings values (?, ?, ?, ?, null)",
                 [id_, request.video, json.dumps(fields), time.time()],
@@ -107,12 +110,9 @@ class Rankings:
 
     def store(self, id_: str, ranking: bytes) -> None:
         """Store a finished ranking as JSON, unless its video was removed."""
-        self._journal.execute("update rankings set ranking = ? where id = ?", [ranking, id_])
-
-    def has(self, id_: str) -> bool:
-        """Whether a ranking is finished."""
-        row = self._journal.row(f"{_ROWS} where id = ?", [id_])
-        return row is not None and bool(row["ready"])
+        with self._journal.lock:
+            self._journal.execute("update rankings set ranking = ? where id = ?", [ranking, id_])
+            self._loaded.pop(id_, None)
 
     def are_of(self, ids: Sequence[str], videos: Sequence[str]) -> bool:
         """Whether these are finished rankings of these videos."""
@@ -133,7 +133,8 @@ class Rankings:
     def _load(self, id_: str) -> Ranking | None:
         """A finished ranking, or None; a damaged one is deleted."""
         with self._journal.lock:
-            if not self.has(id_):
+            row = self._journal.row(f"{_ROWS} where id = ?", [id_])
+            if row is None or not row["ready"]:
                 return None
             if id_ not in self._loaded:
                 ((text,),) = self._journal.execute("select ranking from rankings where id = ?", [id_])

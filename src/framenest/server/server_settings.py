@@ -11,6 +11,7 @@ from pathlib import Path
 from framenest.cache.directory import DirectoryStore
 from framenest.config import DEFAULT_PRESET, ScorerConfig
 from framenest.errors import BadSetting, ConfigError
+from framenest.image_tokens import TokenBudget
 from framenest.lmm.prompt import TOKENS
 from framenest.rank_request import Budget
 
@@ -28,8 +29,9 @@ class ServerSettings:
     the user's cache). decoder: as for `open_video`. max_job: seconds of one job. hosts: web hosts that videos
     may be fetched from. preset: of questions that name none. upstream: the OpenAI-compatible server behind
     the gateway, which also answers the page's questions with answer_model. budget: frames that the gateway
-    shows for a turn; several are a ladder. max_images: that the gateway sends in a request. with_transcript:
-    send what is said beside the frames, in at most transcript_tokens.
+    shows for a turn; several are a ladder. tokens: instead of it, what they may cost. max_images: that the
+    gateway sends in a request. with_transcript: send what is said beside the frames, in at most
+    transcript_tokens.
     """
 
     data: Path
@@ -51,6 +53,7 @@ class ServerSettings:
     upstream: str | None = None
     answer_model: str | None = None
     budget: Sequence[int] = (32,)
+    tokens: TokenBudget | None = None
     max_images: int = MOST_SHOWN
     with_transcript: bool = False
     transcript_tokens: int = TOKENS

@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 
 from framenest.cache.hashes import digest
 from framenest.config import MECConfig, VideoConfig
-from framenest.errors import FramenestError, StoreError
+from framenest.errors import FramenestError, ModelError, StoreError
 from framenest.lmm.client import Answer, Client
 from framenest.lmm.prompt import CITE
 from framenest.method.ranking import RANKING_FORMAT
 from framenest.processes import Cancelled, ProcessLimits, memory_share
 from framenest.rank_request import RankRequest
 from framenest.records import convert
-from framenest.retrieval.search import check_query
+from framenest.retrieval.search import Moments, check_query
 from framenest.server.guard import ConcurrencyLimit, Metrics, Refusal
 from framenest.server.jobs import Job, Jobs, Journal
 from framenest.server.library import Library, LibraryVideo, file_state
@@ -130,9 +130,9 @@ class Service:
         id_ = digest(request.identity(), self.scorer, subtitles, RANKING_FORMAT)[:24]
         with self.journal.lock:  # the video must not be removed in between
             self.library.get(video.id)
-            if self.rankings.has(id_) or self.jobs.active(id_):
-                self.metrics.shared.inc()
-            return id_, self.rankings.ask(id_, request)
+            job = self.rankings.ask(id_, request)
+            self.metrics.shared.inc(job is None or job.wanted > 1)
+            return id_, job
 
     def search(self, query: str, n: int) -> tuple[str, Job]:
         """The id of a search of all indexed videos, and the job that runs it. n: moments at most."""
@@ -153,6 +153,7 @@ class Service:
             raise Refusal(409, "no video is indexed yet" if left_out else "there are no videos to search")
         id_ = digest(query, n, sorted(ready))[:24]
         search = {"id": id_, "query": query, "n": n, "created": time.time(), "videos": ready, "moments": []}
+        search["summary"] = Moments(query, [], n, None).summary
         with self.journal.lock:
             new = self.jobs.active(id_) is None
             job = self.jobs.submit("search", id_, {"question": query})
@@ -184,16 +185,24 @@ class Service:
         with self._packing():
             return self.picture_worker.call(task, loaded, k, spoken, *how)
 
-    def answer(self, ranking: str, k: int, max_side: int, *, cite: bool) -> Answer:
-        """What the configured model answers; refused if none is configured or too many wait for it.
+    def answer(self, ranking: str, k: int, max_side: int, *, cite: bool) -> tuple[int, Answer]:
+        """How many frames the configured model was shown, at most k, and what it answers.
 
-        cite: ask it for the times of the frames that show what it says.
+        Refused if none is configured or too many wait for it. cite: ask it for the times of the frames that
+        show what it says.
         """
         if self._model is None:
             raise Refusal(404, "this server has no model to answer; it was started without --answer-model")
-        request = self.packed("request", ranking, k, "openai", max_side, [CITE] if cite else [])
-        with self._answering():
-            return self._model.answer(request)
+        while True:
+            most = self._model.most_images
+            k = min(k, most or k)
+            request = self.packed("request", ranking, k, "openai", max_side, [CITE] if cite else [])
+            try:
+                with self._answering():
+                    return k, self._model.answer(request)
+            except ModelError:
+                if self._model.most_images == most:
+                    raise
 
     def remove(self, video: LibraryVideo) -> None:
         """Forget a video and all that was made of it here; what is being made of it is cancelled."""

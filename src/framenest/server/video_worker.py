@@ -95,6 +95,9 @@ class VideoTasks:
     def said(self, path: str, question: str, count: int) -> list[tuple[float, float, str]]:
         """(start, end, words) of the passages that answer a question best; none without a transcript."""
         passages = self._session.said(path, question, count)
+        unheard = None if passages else self._session.transcript(self._session.open(path))
+        if unheard is not None and unheard.notes:
+            raise VideoError("; ".join(unheard.notes))
         return [(passage.start, passage.end, passage.text) for passage in passages]
 
     def pictures(self, video: dict[str, Any], frames: list[int], short: int) -> None:

@@ -168,8 +168,8 @@ class Source:
         text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
         if text.startswith((b"#EXTM3U", b"ffconcat")) or b"<MPD" in text:
             return "a playlist, which names other files; ffmpeg -i PLAYLIST -c copy VIDEO.mkv joins them"
-        if isinstance(error, av.error.InvalidDataError):
-            return f"not a video that FFmpeg can read ({error.strerror})"
+        if isinstance(error, (av.error.InvalidDataError, UnicodeError)):
+            return f"not a video that FFmpeg can read ({getattr(error, 'strerror', error)})"
         return "not a video, or in a format that Framenest does not open"
 
     def _choose(self, container: av.container.InputContainer) -> av.VideoStream:

@@ -67,7 +67,7 @@ async function start() {
   const health = await call("GET", "/health");
   at("status").textContent = `scorer ${health.scorer}`;
   at("sign-out").hidden = !health.token;
-  answers = health.answers;
+  answers = health.answer_model !== null;
   setPreset(health.preset);
   form.hidden = at("search").hidden = false;
   at("videos").hidden = false;
@@ -442,7 +442,7 @@ async function answer() {
   try {
     const said = await call("POST", `/rankings/${ranking}/answer`, body);
     if (shown?.ranking !== ranking) return;
-    const facts = [`${said.model}, ${k} frames, ${said.seconds.toFixed(1)} s`, ...said.not_shown.map((time) => `cites ${time}, which was not shown`)];
+    const facts = [`${said.model}, ${said.k} frames, ${said.seconds.toFixed(1)} s`, ...said.not_shown.map((time) => `cites ${time}, which was not shown`)];
     const note = el("small", { class: "quiet" }, facts.join("; "));
     at("answered").replaceChildren(...linked(said, play), " ", note);
   } catch (error) {

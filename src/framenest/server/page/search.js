@@ -11,7 +11,7 @@ export function results(section, index) {
   let rest = []; // what could be indexed
   at("index-rest").addEventListener("click", () => index(rest));
   const update = rowsOf(section.querySelector("ul"), (moment) => ({ root: el("li", {}, tile(moment)), update() {} }));
-  return ({ id, query, searched, left_out: left, moments, knows, does_not_know: unknown, job }) => {
+  return ({ id, query, searched, left_out: left, moments, summary, job }) => {
     const over = (job?.state ?? "done") === "done";
     const videos = new Set(moments.map(({ video }) => video)).size;
     const found = moments.length ? `${plural(moments.length, "moment")} in ${plural(videos, "video")}` : over ? "Nothing found" : "Searching";
@@ -19,9 +19,7 @@ export function results(section, index) {
     rest = left.filter(({ why }) => why === "not indexed yet").map(({ name, video }) => (video ? { id: video, name } : { path: name }));
     const others = left.filter(({ why }) => why !== "not indexed yet");
     const told = [
-      over && !moments.some(({ confident }) => confident) ? `nothing clearly matches${moments.length ? "; the nearest" : ""}` : "",
-      knows.length ? `knows: ${knows.join(", ")}` : "",
-      unknown.length ? `does not know: ${unknown.join(", ")}` : "",
+      over ? summary : "",
       `${searched} of ${plural(searched + left.length, "video")} searched`,
       rest.length ? `${rest.length} not indexed yet` : "",
       ...others.slice(0, 3).map(({ name, why }) => `${name}: ${why}`),
