@@ -7,10 +7,11 @@ import json
 import os
 import platform
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,16 @@ def facts() -> dict[str, Any]:
         "numpy": np.__version__,
         "pyav": av.__version__,
         "framenest": framenest.__version__,
+        "commit": commit(),
     }
+
+
+def commit() -> str | None:
+    """The commit of this checkout, with "+" if it has changed since; None outside of one."""
+    described = ["git", "-C", str(HERE), "describe", "--always", "--dirty=+", "--exclude=*"]
+    with suppress(OSError, subprocess.CalledProcessError):
+        return subprocess.run(described, capture_output=True, text=True, check=True).stdout.strip()
+    return None
 
 
 def write(name: str, result: dict[str, Any]) -> Path:
