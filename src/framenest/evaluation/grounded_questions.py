@@ -15,7 +15,7 @@ from framenest.errors import ConfigError, StoreError
 from framenest.frames import VideoInfo
 from framenest.records import read_rows
 from framenest.text import seconds_of
-from framenest.video.decoder import Decoder, Picture, PictureDecoder, Sizes
+from framenest.video.decoder import Picture, PictureDecoder, Sizes
 from framenest.video.source import is_remote
 
 TIMELINE_FPS = 30.0
@@ -86,11 +86,6 @@ class GroundedQuestion:
     question: str
     intervals: Intervals
     duration: float | None = None
-
-    @property
-    def source(self) -> str | Decoder:
-        """What a session opens: the video, or the bare timeline."""
-        return self.video if self.duration is None else TimelineDecoder(self.video, self.duration)
 
     @property
     def part(self) -> Part:

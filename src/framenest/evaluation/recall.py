@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from framenest.config import PAPER_PRESETS
 from framenest.errors import ConfigError
-from framenest.evaluation.grounded_questions import GroundedQuestion, Intervals, inside
+from framenest.evaluation.grounded_questions import GroundedQuestion, Intervals, TimelineDecoder, inside
 from framenest.evaluation.noisy_truth import NoisyTruthScorer
 from framenest.method import cues
 from framenest.protocols import Progress, Scorer
@@ -212,10 +212,13 @@ def collect(
     previous: str | None = None
     for done, question in enumerate(questions):
         progress("questions", done, len(questions))
-        if question.duration is not None and question.video != previous:
-            session.forget()  # making a timeline again is faster than keeping hundreds
+        source: str | Decoder = question.video
+        if question.duration is not None:
+            if question.video != previous:
+                session.forget()  # making a timeline again is faster than keeping hundreds
+            source = TimelineDecoder(question.video, question.duration)
         previous = question.video
-        video = session.open(question.source)
+        video = session.open(source)
         for seed in range(seeds):
             if noisy is not None:
                 noisy.learn(question.intervals, seed)

@@ -217,7 +217,9 @@ class Searcher:
             ready, missing = self.split(videos)
             for video in missing:
                 try:
-                    ready.append(self.add(video))
+                    decoder = self.session.open(video)
+                    index = MEC(self.config, session=self.session).index(decoder)
+                    ready.append(self.store_vectors(decoder, index))
                 except FramenestError as error:
                     self.skipped[str(video)] = str(error)
         if not ready:
@@ -282,11 +284,6 @@ class Searcher:
                 self.skipped[path] = f"{path}: indexed with {space}; give it to index it with this scorer"
         self.skipped = {path: why for path, why in self.skipped.items() if path not in there}
         return [*there.values()]
-
-    def add(self, video: Video) -> IndexedVideo:
-        """Index a video, unless it is indexed already, and store its vectors."""
-        decoder = self.session.open(video)
-        return self.store_vectors(decoder, MEC(self.config, session=self.session).index(decoder))
 
     def store_vectors(self, decoder: Decoder, index: SparseIndex) -> IndexedVideo:
         """Store the vectors of an indexed video: of its probes, and of what is said in it."""

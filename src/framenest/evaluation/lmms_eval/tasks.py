@@ -105,8 +105,7 @@ class TaskSettings(CheckedSettings):
         """
         settings = dict((kwargs or {}).get("framenest") or {})
         names = [entry.name for entry in fields(cls)]
-        unknown = set(settings) - set(names)
-        if unknown:
+        if unknown := settings.keys() - names:
             raise ConfigError(f"framenest has no setting {sorted(unknown)[0]!r}; choose from {names}")
         return cls(**settings)
 
