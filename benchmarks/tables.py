@@ -98,12 +98,18 @@ def models() -> Tables:
             ]
             name = f"`{style}`" if pairing == "auto" else f"`{style}`, `{pairing}`"
             tokens.append([name, *texts("{:,}", *counts)])
-    budgets = ("1", "2", "3", "4", "8", "16", "32", "64")
+    budgets, heard = ("1", "2", "3", "4", "8", "16", "32", "64"), measured("speech")
     speech = [
         [f"{kind}, {result['questions']} questions", rule.partition(",")[0],
          *(f"{result[k]['without']:.2f} → {result[k]['with']:.2f}" for k in budgets)]
         for kind in ("spoken", "seen")
-        for rule, result in measured("speech")["sets"][f"{kind}, report"].items()
+        for rule, result in heard["sets"][f"{kind}, report"].items()
+    ]  # fmt: skip
+    misheard = [
+        [f"{percent} %", rule.partition(",")[0],
+         *(f"{sets[f'{kind}, report'][rule][k]['with']:.2f}" for kind in ("spoken", "seen") for k in "48")]
+        for percent, sets in {"0": heard["sets"], **heard["wrong"]}.items()
+        for rule in sets["spoken, report"]
     ]  # fmt: skip
     sized = [
         [name, *(f"{row['hit'][0]:.2f} ({row['frames']:.0f})" for row in rows.values())]
@@ -113,6 +119,7 @@ def models() -> Tables:
         "tokens": table(["style", "K = 8", "K = 32", "K = 128"], tokens),
         "token-budget": table(["hits (frames)", "2,000", "4,000", "8,000", "16,000"], sized),
         "speech": table(["", "rule", *budgets], speech),
+        "misheard": table(["words wrong", "rule", "spoken, K = 4", "8", "seen, K = 4", "8"], misheard),
     }
 
 
