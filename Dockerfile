@@ -1,4 +1,4 @@
-# The page, the API and, with --upstream, the gateway. Not built yet: we had no Docker daemon.
+# The page, the API and, with --upstream, the gateway. Not built yet.
 #
 #   docker build -t framenest .
 #   docker run -p 8600:8600 -e FRAMENEST_TOKEN=$(openssl rand -hex 16) -v $PWD/lectures:/videos:ro \

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from command_line import FAST, run, terminal
+from framenest.cache.directory import DirectoryStore
 from framenest.models import CATALOGUE
 from framenest.scorers.question_text import SentenceEncoder
 from framenest.scorers.tags import TagScorer
@@ -19,6 +20,8 @@ def test_cache_commands(capsys, clip, cache):
     counted = json.loads(run(capsys, "cache", "size", "--json")[1])
     assert counted["index"]["files"] == 1
     assert 0 < counted["index"]["bytes"] < 2**20
+    for kind in ("vectors", "screens"):  # of `search`, and of text on screen
+        DirectoryStore(cache).put(f"{kind}/ab12", {}, {})
     assert re.match(rf"[\d.]+ KiB freed in {re.escape(str(cache))}\n", run(capsys, "cache", "clear")[1])
     assert not list(cache.rglob("*.safetensors"))
 

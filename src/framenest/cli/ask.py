@@ -53,9 +53,9 @@ def ask(
 ) -> None:
     """Ask a multimodal model a QUESTION about VIDEO: select the frames, send them with their times.
 
-    Works with any OpenAI-compatible server: vLLM, SGLang, llama.cpp, Ollama, hosted ones. The answer is
-    streamed; the frames whose times it cites are listed below it. The API key is read from the environment
-    and never written anywhere.
+    For OpenAI-compatible servers: vLLM, SGLang, llama.cpp, Ollama, hosted ones. The answer is streamed; the
+    frames whose times it cites are listed below it. The API key is read from the environment and never
+    written anywhere.
 
     \b
     framenest ask kiln.mp4 "What happens after firing?" -k 16 -o kiln.json \\

@@ -175,7 +175,7 @@ class TaskChoice:
 
     scorer: str | None = option("A name from `framenest models`; not auto, so that results say which.")
     selectors: Annotated[list[str], opt.Parsed("NAME,…", _names)] = option(
-        "One task of each benchmark for each.", default=",".join(SELECTORS)
+        "Selectors; each gets a task for each benchmark.", default=",".join(SELECTORS)
     )
     query: RelevanceText = option("Text to score frames against.", default="question")
 
@@ -219,7 +219,7 @@ def prepare(
     include_path: opt.Folder | None = option(
         "Folder of your own task files that include ours, in place of the three options above."
     ),
-    budgets: opt.Budgets = option("Numbers of frames; MEC's rankings serve all.", required=True),
+    budgets: opt.Budgets = option("Frame budgets; a ranking of MEC serves all.", required=True),
     part: Annotated[tuple[int, int], opt.Parsed("I/N", _part)] = option(
         "Every N-th video, beginning with the I-th; for N processes.", default="1/1"
     ),

@@ -95,7 +95,7 @@ def extract(
     video: opt.InputFile | None = opt.MOVED,
     common: opt.Common,
 ) -> None:
-    """Write the K frames of a RANKING as images, in time order, at the original size unless told otherwise.
+    """Write the K frames of a RANKING as images, in time order, at the original size by default.
 
     File names contain frame, seconds and rank. Fails if the video has changed since it was ranked.
 

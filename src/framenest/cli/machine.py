@@ -200,8 +200,8 @@ def fetch(
 
 
 KINDS = (
-    "index", "features", "timeline", "transcripts", "finished", "fingerprints", "remote", "selections",
-    "lmms-eval", "lmms-eval-tasks", "noted",
+    "index", "features", "vectors", "timeline", "transcripts", "screens", "finished", "fingerprints",
+    "remote", "selections", "lmms-eval", "lmms-eval-tasks", "noted",
 )  # fmt: skip
 MODEL_KINDS = ("models", "text", "demo")
 

@@ -53,7 +53,7 @@ from framenest.video.decoder import Decoder
 from framenest.video.opening import open_video
 
 SCORER_PANEL = "The scorer"
-METHOD_PANEL = "The method (defaults are the paper's)"
+METHOD_PANEL = "The method"
 MAX_CHOICES_LENGTH = 20  # shown as [a|b|c] in --help; longer lists would break inside a word
 
 
@@ -466,7 +466,7 @@ class AnsweringModel:
     )
     model: str | None = option("Model to ask. [default: the server's, if it has just one]")
     style: StyleName = option(
-        "openai: one image per frame, any server; gpt, gemini: with `detail`. vllm-video: one video, vLLM.",
+        "openai: one image per frame; gpt, gemini: the same with `detail`. vllm-video: one video, for vLLM.",
         type=click.Choice(FOR_SERVERS),
         default="openai",
     )
@@ -531,9 +531,7 @@ class ImageOptions:
 class TokenOptions:
     """A budget in tokens, in place of -k."""
 
-    tokens: int | None = option(
-        "As many frames as fit, instead of a number; tokens that images may cost the model."
-    )
+    tokens: int | None = option("A budget in tokens instead of frames: the most frames whose images fit.")
     tiers: bool = option(
         "With --tokens: sharp first, small later. Ranks 1 to 4 at full size, to 16 at half the side, others "
         "at a quarter. A video has one size.",

@@ -60,7 +60,7 @@ def rank(
         envvar="FRAMENEST_SERVER",
     ),
     no_question: bool = option(
-        "Rank without a question: by what changes, is clear to see and not shown yet."
+        "Rank without a question: by visual change, sharpness and what is not shown yet."
     ),
     choices: tuple[str, ...] = opt.CHOICES,
     look_for: tuple[str, ...] = opt.LOOK_FOR,
