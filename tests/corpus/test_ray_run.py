@@ -16,6 +16,7 @@ from framenest.cache.directory import DirectoryStore
 from framenest.cli import main
 from framenest.corpus.batch_job import BatchJob
 from framenest.corpus.manifest import index_groups
+from framenest.method.ranking import Ranking
 from framenest.rank_request import RankRequest
 from framenest.retrieval.vectors import open_vectors
 from framenest.scorers import load_scorer
@@ -157,7 +158,9 @@ def test_rankings_with_an_encoder_and_a_store_at_an_address(videos, tmp_path, ta
         head=2,
     )
     assert Counter(row[2] for row in result["outcomes"]) == {"done": 3}
-    assert len(list((tmp_path / "out").glob("*.json"))) == 3
+    rankings = [Ranking.load(file) for file in (tmp_path / "out").glob("*.json")]
+    assert sorted(one.stats.match.known for one in rankings) == [(), (), ("cup",)]
+    assert all(one.pool.labels for one in rankings)
     assert len(list((tmp_path / "shared" / "index").rglob("*.safetensors"))) == 2
 
 

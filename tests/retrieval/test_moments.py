@@ -412,3 +412,21 @@ def test_what_is_written_is_found_too(tags_store, tmp_path, ocr, query, is_found
         assert moment.why == "“The queen paid for the three ships.”"
         assert moment.start == pytest.approx(20, abs=0.3)
         assert moment.end == pytest.approx(23, abs=0.3)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_text_on_screen_is_not_another_scorer(tags_store, tmp_path, monkeypatch, reverse):
+    entries = DirectoryStore.entries  # in no particular order
+    monkeypatch.setattr(
+        DirectoryStore,
+        "entries",
+        lambda store, kind=None: sorted(entries(store, kind), key=lambda one: one.key, reverse=reverse),
+    )
+    video = colour_video(tmp_path / "ships.mp4", ("grey", 40))
+    other = ColourScorer()
+    other.version = "2"
+    session = Session(ColourScorer(), store=tags_store, scoring=ScorerConfig(ocr="on"))
+    session._loaded["ocr"] = Screens()
+    fn.search("red", [video], session=session, progress=False)
+    with pytest.raises(VideoError, match="indexed with colours 1; give it"):
+        fn.search("red", scorer=other, store=tags_store, progress=False)

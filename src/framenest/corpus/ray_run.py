@@ -20,7 +20,7 @@ from framenest.corpus.process_run import POLL_SECONDS
 from framenest.errors import ConfigError, FramenestError, ScorerError, error_line, needs_extra
 from framenest.frames import Floats, FrameBatch
 from framenest.processes import ProcessLimits, WorkerLost
-from framenest.protocols import Encoded, Scorer, Searchable
+from framenest.protocols import Encoded, Scorer
 from framenest.text import one_line
 from framenest.video.source import is_remote
 
@@ -28,6 +28,11 @@ TASK_RETRIES = 5  # of a task whose worker or node is lost
 CALL_TRIES = 2  # of a call during which its encoder dies; it may have died with its node
 RESTART_SECONDS = 1.0  # between two calls to an encoder that is restarting
 TURN_LIMITS = 8  # times the limit of a call that a video waits for its turn: others may hang there first
+METHODS = (
+    "match_strength", "labels", "certainty", "frame_vectors", "text_vector", "search_vectors", "search_query",
+    "known_words", "clearly_shows",
+)  # fmt: skip
+"""What scorers may be able to do besides encoding and matching."""
 IN_STEPS = {"num_returns": "streaming", "_generator_backpressure_num_objects": 1}
 
 
@@ -48,7 +53,7 @@ class Encoder:
         """The attributes of the scorer that RemoteScorer copies."""
         names = ("name", "version", "inputs", "relevance", "batch")
         known = {name: getattr(self._scorer, name) for name in names if hasattr(self._scorer, name)}
-        return known | {"searchable": isinstance(self._scorer, Searchable)}
+        return known | {"methods": [name for name in METHODS if hasattr(self._scorer, name)]}
 
     def call(self, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Iterator[Any]:
         """True when the call begins, so that its caller knows whether it broke the actor; then the result."""
@@ -67,7 +72,7 @@ class RemoteScorer:
         self.name, self.version, self.inputs = traits["name"], traits["version"], traits["inputs"]
         self.relevance, self.batch = traits.get("relevance"), traits.get("batch", 1)
         self.actors = actors
-        for method in ("search_vectors", "search_query") if traits["searchable"] else ():
+        for method in traits["methods"]:
             setattr(self, method, partial(self._call, method))
         self._seconds = seconds
         self._calls = 0

@@ -293,7 +293,8 @@ class Searcher:
                 self.skipped[path] = f"{path}: {why}"
         for header in self.pictures.headers(mine=False) if isinstance(self.pictures, ScannedVectors) else ():
             path, space = header["about"]["video"]["path"], header["space"]
-            if space != self.passages.space and header["about"]["fingerprint"] not in catalogue:
+            texts = space in (self.passages.space, self.screens.space)
+            if not texts and header["about"]["fingerprint"] not in catalogue:
                 self.skipped[path] = f"{path}: indexed with {space}; give it to index it with this scorer"
         self.skipped = {path: why for path, why in self.skipped.items() if path not in there}
         return [*there.values()]
