@@ -121,7 +121,7 @@ def share(count: int, of: int) -> dict[str, Any]:
     p, z2 = count / of, 1.96**2
     middle, half = p + z2 / 2 / of, 1.96 * (p * (1 - p) / of + z2 / 4 / of**2) ** 0.5
     ends = [(middle + sign * half) / (1 + z2 / of) for sign in (-1, 1)]
-    return {"right": count, "of": of, "share": p, "low": ends[0], "high": ends[1]}
+    return {"right": count, "of": of, "share": p, "low": max(0.0, ends[0]), "high": ends[1]}
 
 
 def right(file: str, scorer: str) -> dict[str, Any]:

@@ -147,9 +147,9 @@ def many_videos() -> Tables:
     ]
     search, methods = measured("search_quality"), {
         "mean vector of a video": "mean", "best single frame": "best frame",
-        "stage one alone": "stage one", "both stages": "both stages",
+        "stage one alone": "stage one", "both stages": "both stages", "both stages, ten rows": "uncut",
     }  # fmt: skip
-    measures = ("recall@1", "recall@5", "recall@10", "ndcg@10")
+    measures = ("recall@1", "recall@3", "recall@5", "recall@10", "ndcg@10")
     blocks = {
         f"search-{kind}": table(
             ["", *(measure.replace("ndcg", "NDCG") for measure in measures)],
@@ -160,6 +160,15 @@ def many_videos() -> Tables:
         )
         for kind in ("made", "real")
     }
+    sure = [
+        [title, *("{right} of {of}".format(**row[which]) for which in ("confident", "first is right"))]
+        for title, row in (
+            ("for things in no video, used to choose the rule", search["searched"]["absent, tune"]),
+            ("for things in no video, others", search["searched"]["absent, report"]),
+            ("for things in some video", search["searched"]["present"]),
+        )
+    ]
+    blocks["search-sure"] = table(["queries", "a moment clearly matches", "the first such is right"], sure)
     scan = [
         [*texts("{:,}", row["frames"], row["videos"]),
          *texts("{:.3f}", row["warm_seconds"]["median"], row["warm_core_seconds"]["median"]),
