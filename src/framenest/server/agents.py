@@ -7,7 +7,6 @@ import math
 import re
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any
@@ -29,9 +28,10 @@ from framenest.report.document import document
 from framenest.retrieval.search import check_query
 from framenest.scorers import advice
 from framenest.server.api_models import MOST_MOMENTS, Text, Time
+from framenest.server.conversation import ChatFrames
 from framenest.server.guard import Guard, first_problem
 from framenest.server.jobs import Job
-from framenest.server.library import UPLOADS_AT_ONCE, LibraryVideo
+from framenest.server.library import LibraryVideo
 from framenest.server.server_settings import MOST_SHOWN
 from framenest.server.service import Service
 from framenest.text import clock
@@ -77,8 +77,7 @@ class VideoTools:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._fetching: dict[str, Future[LibraryVideo]] = {}
-        self._fetchers = ThreadPoolExecutor(UPLOADS_AT_ONCE, "framenest-fetch")
+        self._frames = ChatFrames(service)
 
     async def what_is(
         self,
@@ -258,13 +257,9 @@ class VideoTools:
 
     async def _video(self, named: str) -> LibraryVideo:
         """The video at a path or an address; who cancels leaves the others their download."""
-        library = self._service.library
         if named[:5].lower() == "file:" or not is_remote(named):
-            return await asyncio.to_thread(library.add_path, named)
-        fetching = self._fetching.get(named)
-        if fetching is None or (fetching.done() and fetching.exception()):
-            fetching = self._fetching[named] = self._fetchers.submit(library.fetch, named)
-        return await asyncio.shield(asyncio.wrap_future(fetching))
+            return await asyncio.to_thread(self._service.library.add_path, named)
+        return await asyncio.shield(asyncio.create_task(self._frames.fetch(named, "")))
 
     async def _work(self, task: str, video: LibraryVideo, *arguments: Any) -> Any:
         """What the method `task` of VideoTasks returns for a video."""

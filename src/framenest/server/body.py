@@ -22,14 +22,12 @@ _BASE64 = f"{string.ascii_letters}{string.digits}+/-_=".encode()
 
 
 class Body:
-    """A body in memory.
-
-    content: all of it, once it has arrived. size: bytes that it and its objects take. is_json: whether it
-    begins like an object or a list.
-    """
+    """A body in memory."""
 
     def __init__(self) -> None:
-        self.content, self.size, self.is_json = b"", 0, False
+        self.content = b""  # all of it, once it has arrived
+        self.size = 0  # bytes that it and its objects take
+        self.is_json = False  # whether it begins like an object or a list
 
     async def slices(self) -> AsyncIterator[bytes]:
         """The content in pieces, so that nobody waits for long."""

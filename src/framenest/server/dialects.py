@@ -47,30 +47,22 @@ _ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate
 
 
 class VideoSource(NamedTuple):
-    """A video in a request.
+    """A video in a request."""
 
-    address: of it, or its data. name: as the client calls it. place: of its part, such as
-    messages[0].content[1].
-    """
-
-    address: str
-    name: str
-    place: str
+    address: str  # or its data
+    name: str  # as the client calls it
+    place: str  # of its part, such as messages[0].content[1]
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one API writes what the gateway reads and adds.
+    """How one API writes what the gateway reads and adds."""
 
-    path: below GATEWAY. messages: the field that has them. text, image: types of parts. jpeg: the fields of
-    an image part for a JPEG as data URL.
-    """
-
-    path: str
-    messages: str
-    text: str
+    path: str  # below GATEWAY
+    messages: str  # the field that has them
+    text: str  # type of a part, as image
     image: str
-    jpeg: Callable[[str], dict[str, Any]]
+    jpeg: Callable[[str], dict[str, Any]]  # the fields of an image part for a JPEG as data URL
 
     def part(self, part: dict[str, Any]) -> dict[str, Any]:
         """A text or image part of a chat completion, as this API has it."""
@@ -117,11 +109,7 @@ _KNOWN = re.compile(rf"(?:/+v1(?=/))*/+({_PATHS})/*")
 
 
 def api_path(path: str) -> str:
-    """The path of a request to one of the APIs as its documentation has it; other paths are unchanged.
-
-    >>> api_path("//v1//chat/completions/"), api_path("/responses"), api_path("/v1/models")
-    ('/v1/chat/completions', '/v1/responses', '/v1/models')
-    """
+    """The path of a request to one of the APIs as its documentation has it; other paths are unchanged."""
     known = _KNOWN.fullmatch(path)
     return GATEWAY + re.sub("/+", "/", known[1]) if known else path
 
@@ -184,14 +172,7 @@ def any_video(value: Any, place: str) -> VideoSource | None:
 
 
 def video_source(part: dict[str, Any], place: str) -> VideoSource | None:
-    """The video that a part of a message holds, at most two objects inside; None if it holds none.
-
-    Frames that were chosen are no video.
-
-    >>> video_source({"type": "video", "video": "file:///home/me/kiln.mp4"}, "content[0]").address
-    'file:///home/me/kiln.mp4'
-    >>> video_source({"type": "image_url", "image_url": {"url": "https://host/kiln.jpg"}}, "content[0]")
-    """
+    """The video that a part of a message holds, at most two objects inside; chosen frames are no video."""
     kind = part.get("type")
     if str(kind).endswith(_CALLS):
         return None
@@ -243,10 +224,7 @@ def base64_alone(text: str) -> bytes:
 
 
 def _is_video(address: str, media_type: str, *, says: bool = False, by_name: bool = False) -> bool:
-    """Whether an address, or data, is that of a video.
-
-    says, by_name: whether the type of its part, or a file name, says so.
-    """
+    """Whether this is a video, or its address. says, by_name: whether its type, or a file name, says so."""
     start = 0
     if url := _DATA_URL.match(address[:_HEAD_CHARS]):
         media_type, start = url[1].lower(), url.end()

@@ -27,7 +27,7 @@ from framenest.records import parse_json
 from framenest.server.body import Bodies, Body
 from framenest.server.conversation import ChatFrames, Conversation, ShownTurn, parse_request, refuse_videos
 from framenest.server.dialects import CHAT, DIALECTS, GATEWAY, RESPONSES, Dialect, dialect_at
-from framenest.server.guard import Refusal, session, status_of
+from framenest.server.guard import Refusal, refusal_of, session
 from framenest.server.rankings import Rankings
 from framenest.server.server_settings import MIB
 from framenest.server.service import Service
@@ -95,9 +95,9 @@ class Gateway:
 
     def _refusal(self, error: Exception) -> Refusal:
         if isinstance(error, FramenestError):
-            status = status_of(error)
-            status = 400 if status in (403, 404, 409, 422) else status
-            return Refusal(status, str(error), getattr(error, "retry_after", None))
+            refusal = refusal_of(error)
+            refusal.status = 400 if refusal.status in (403, 404, 409, 422) else refusal.status
+            return refusal
         late = isinstance(error, httpx.TimeoutException)
         why = "no answer in time" if late else str(error) or "it broke off"
         return Refusal(504 if late else 502, f"{self._name}: {why}")

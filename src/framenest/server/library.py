@@ -42,20 +42,16 @@ _VIDEOS = "select *, (select count(*) from rankings where video = videos.id) as 
 
 @dataclass(frozen=True)
 class LibraryVideo:
-    """A registered video. `id` follows from the file itself: a changed file is another video.
+    """A registered video."""
 
-    `info` is the VideoInfo of the indexed video as JSON, None before. origin: folder, upload or url.
-    questions: how many rankings were asked for.
-    """
-
-    id: str
+    id: str  # follows from the file itself: a changed file is another video
     path: Path
     name: str
-    origin: str
+    origin: str  # folder, upload or url
     stat: list[int]
-    info: dict[str, Any] | None
+    info: dict[str, Any] | None  # VideoInfo as JSON; None before the video is indexed
     created: float
-    questions: int
+    questions: int  # how many rankings were asked for
 
     def check(self) -> Path:
         """The path, if the file there is still the one that was registered."""
@@ -91,11 +87,7 @@ class Library:
             file.unlink()
 
     def files(self) -> dict[str, list[Any]]:
-        """List the folders, by relative paths.
-
-        `files` look like videos and have sizes; `outside` are links to videos and folders elsewhere, which
-        cannot be registered.
-        """
+        """FolderFiles, by paths relative to their folders; only `outside` are links to folders, too."""
         files: list[dict[str, Any]] = []
         outside: list[str] = []
         for folder in self._folders:
@@ -338,11 +330,7 @@ def _check_time(began: float, size: int) -> None:
 
 
 def _plain_name(name: str) -> str:
-    """What a file is called on the page: no folders, nothing unprintable, never used as a path.
-
-    >>> _plain_name("../../etc/kiln\\x00.mp4")
-    'kiln.mp4'
-    """
+    """What a file is called on the page: no folders, nothing unprintable, never used as a path."""
     base = PurePosixPath(name.replace("\\", "/")).name
     return "".join(c for c in base if c.isprintable())[:120] or "video"
 

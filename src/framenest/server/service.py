@@ -171,7 +171,7 @@ class Service:
 
     def video_of(self, ranking: str) -> LibraryVideo:
         """The video that a ranking is of."""
-        return self.library.get(self.rankings.video(ranking))
+        return self.library.get(self.rankings.row(ranking)["video"])
 
     def packed(self, task: str, ranking: str, k: int, *how: Any) -> Any:
         """The question of a ranking and its first k frames for a model; few at once, as they take memory.
@@ -267,8 +267,8 @@ class Service:
                 videos[str(video.check())] = video
 
         def keep() -> None:  # unless one of its videos was removed
-            statement = "update remembered set value = ? where key = ?"
-            self.journal.execute(statement, [json.dumps(search), f"search:{job.target}"])
+            values = json.dumps(search), f"search:{job.target}"
+            self.journal.execute("update remembered set value = ? where key = ?", values)
 
         def report(stage: str, *values: Any) -> None:
             if stage == "moments":
