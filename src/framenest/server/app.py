@@ -417,7 +417,11 @@ async def frame(
 ) -> Response:
     """One frame as JPEG, exact to the frame."""
     registered = here.library.get(video)
-    short = registered.image_size(frame, size)
+    if (info := registered.info) is None:
+        raise Refusal(409, f"{registered.name}: not indexed yet")
+    if frame >= info["num_frames"]:
+        raise Refusal(404, f"this video has frames 0 to {info['num_frames'] - 1}")
     registered.check()
-    picture = await here.pictures.get(registered, frame, short)
+    original = min(info["width"], info["height"])
+    picture = await here.pictures.get(registered, frame, min(size or original, original))
     return Response(picture, media_type="image/jpeg", headers=FOREVER)

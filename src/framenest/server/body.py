@@ -69,10 +69,8 @@ class Bodies:
             if scope.cancelled_caught:
                 raise Refusal(408, "the request did not arrive in time")
             if small > MAX_JSON_BYTES:
-                text = (
-                    f"a request has at most {MAX_JSON_BYTES:,} bytes besides base64; each comma and bracket"
-                )
-                raise Refusal(413, f"{text} counts for {VALUE_BYTES}")
+                most = f"a request has at most {MAX_JSON_BYTES:,} bytes besides base64"
+                raise Refusal(413, f"{most}; each comma and bracket counts for {VALUE_BYTES}")
             body.content = b"".join(pieces)
             pieces.clear()
             yield body

@@ -256,10 +256,7 @@ class ChatFrames:
             self.journal.remember(name, self.journal.recall(name) or value)
 
     async def request(self, chat: Conversation, k: int) -> tuple[bytes, ShownTurn | None]:
-        """The request with frames in place of its videos, and the last turn that has some.
-
-        k: the budget of the last turn, if that is not answered.
-        """
+        """The request with frames, k of each video for a turn without answer, and the last turn with some."""
         if chat.rungs:
             chat.turns[-1].k, chat.turns[-1].offer = k, k != chat.rungs[-1]
         if not chat.turns:
@@ -317,10 +314,7 @@ class ChatFrames:
     async def show(
         self, chat: Conversation, turn: Turn, k: int, frames: dict[str, list[int]]
     ) -> tuple[Iterator[list[Any]], ShownTurn]:
-        """What goes in place of each video of a turn: those of its first k frames that are new.
-
-        frames: those that the turns before it show, by video; the new ones are added.
-        """
+        """What goes in place of each video of a turn: of its first k frames, those that `frames` gets now."""
         contents, times, evidence, complete = list[list[Any]](), list[str](), list[str](), True
         for video, ranking, label in zip_longest(turn.videos, turn.rankings, turn.labels):
             prefix = (await asyncio.to_thread(self.service.rankings.get, ranking)).prefix(max(k, 1))

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -36,7 +35,7 @@ MAX_ADDRESS_CHARS = 8192
 MAX_DEPTH = 100  # of parts inside parts
 _HEAD_CHARS = 512  # of base64; MPEG-TS needs 377 bytes
 _USUAL = bytes.maketrans(b"-_", b"+/")  # from the alphabet of addresses
-_FILE_NAMES = VIDEO_SUFFIXES - {".gif", ".ts"}  # those that name nothing else
+_FILE_NAMES = tuple(VIDEO_SUFFIXES - {".gif", ".ts"})  # those that name nothing else
 _VIDEO_BYTES = re.compile(
     rb"....(?:ftyp(?!hei|hev|mif|msf|avif|avis|M4[AB] )|moov|mdat|wide|pnot|styp)"  # MP4; not HEIC, AVIF, M4A
     rb"|\x1aE\xdf\xa3|RIFF....AVI |FLV\x01|OggS.{24,80}theora|0&\xb2u\x8ef\xcf\x11|\x00\x00\x01[\xba\xb3]"
@@ -93,15 +92,14 @@ class Dialect:
         return name + b"data: " + msgspec.json.encode(event | error) + b"\n\n"
 
 
-def _source(jpeg: str) -> dict[str, str]:
-    return {"type": "base64", "media_type": "image/jpeg", "data": jpeg.partition(",")[2]}
-
-
+_JPEG = {"type": "base64", "media_type": "image/jpeg"}
 CHAT = Dialect("chat/completions", "messages", "text", "image_url", lambda jpeg: {"image_url": {"url": jpeg}})
 RESPONSES = Dialect(
     "responses", "input", "input_text", "input_image", lambda jpeg: {"image_url": jpeg, "detail": "auto"}
 )
-MESSAGES = Dialect("messages", "messages", "text", "image", lambda jpeg: {"source": _source(jpeg)})
+MESSAGES = Dialect(
+    "messages", "messages", "text", "image", lambda jpeg: {"source": _JPEG | {"data": jpeg.partition(",")[2]}}
+)
 DIALECTS = {one.path: one for one in (CHAT, RESPONSES, MESSAGES)}
 _COUNTING = {"responses/input_tokens": RESPONSES, "messages/count_tokens": MESSAGES}  # the same bodies
 _PATHS = "|".join(DIALECTS | _COUNTING).replace("/", "/+")
@@ -133,9 +131,8 @@ def take_videos(message: Any, place: str, taken: list[VideoSource]) -> Any:
     if not message.get("text") and (source := video_source(message, place)) is not None:
         taken.append(source)
         return VIDEO
-    if (message.get("type") in _VIDEO_TYPES or isinstance(message.get("video"), dict)) and not _frames(
-        message
-    ):
+    says = message.get("type") in _VIDEO_TYPES or isinstance(message.get("video"), dict)
+    if says and not _frames(message):
         raise VideoError(f"{place}: there is no video in this part")
     before, changed = len(taken), dict(message)
     for name in _CONTENTS:
@@ -180,9 +177,7 @@ def video_source(part: dict[str, Any], place: str) -> VideoSource | None:
     layers = [part, *inner, *(one for layer in inner for one in layer.values() if isinstance(one, dict))]
     every = [pair for layer in layers for pair in layer.items() if isinstance(pair[1], str)]
     said = [part.get(one) for one in _CONTENTS]  # text, whatever is in it
-    every = [
-        (field, text) for field, text in every if field != "text" and not any(text is one for one in said)
-    ]
+    every = [pair for pair in every if pair[0] != "text" and not any(pair[1] is one for one in said)]
     outer = dict(reversed(every))
     name = outer.get("filename") or outer.get("title") or outer.get("name") or ""
     media_type = next((outer[one] for one in _MEDIA_TYPES if "/" in outer.get(one, "")), "").lower()
@@ -191,7 +186,8 @@ def video_source(part: dict[str, Any], place: str) -> VideoSource | None:
     for whole, field, text in sorted(fields, key=lambda one: not one[0]):  # data before its address
         path = re.split("[?#]", text, maxsplit=1)[0] if "://" in text[:12] else "" if whole else text
         if field in _ADDRESSES:
-            by_name = kind in _FILE_TYPES and not _FILE_NAMES.isdisjoint(map(_suffix, (name, path)))
+            names = [one.lower().rstrip("/") for one in (name, path)]
+            by_name = kind in _FILE_TYPES and any(one.endswith(_FILE_NAMES) for one in names)
             found = _is_video(text, media_type, says=says, by_name=by_name)
         else:
             found = whole and _is_video(text, "")
@@ -240,10 +236,6 @@ def _is_video(address: str, media_type: str, *, says: bool = False, by_name: boo
 
 def _is_local(address: str) -> bool:
     return address[:12].lower().startswith(("file:", "framenest:"))
-
-
-def _suffix(name: str) -> str:
-    return PurePosixPath(name).suffix.lower()
 
 
 def _first_bytes(base64: str, start: int) -> bytes:

@@ -55,16 +55,12 @@ log = logging.getLogger("framenest.server")
 
 
 class Refusal(FramenestError):
-    """Like Starlette's HTTPException; a FramenestError, since jobs meet refusals too.
-
-    status: of HTTP: 403 not allowed, 404 unknown, 409 not ready, 413 too large, 422 unusable, 429 too many.
-    retry_after: seconds, if waiting helps.
-    """
+    """Like Starlette's HTTPException; a FramenestError, since jobs meet refusals too."""
 
     def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
-        self.status = status
-        self.retry_after = retry_after
+        self.status = status  # 403 not allowed, 404 unknown, 409 not ready, 413 too large, 422 unusable
+        self.retry_after = retry_after  # seconds, if waiting helps
 
 
 _STATUS = {IndexMismatch: 409, ModelError: 502, StoreError: 507} | dict.fromkeys(
@@ -153,10 +149,7 @@ def session(token: str) -> str:
 
 
 class Guard:
-    """Refuses foreign hosts, foreign origins and missing tokens; counts and logs requests.
-
-    The log has the method, the path and the status: no query, no header, no body.
-    """
+    """Refuses foreign hosts, foreign origins and missing tokens; counts and logs requests, no queries."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
         self._app = app

@@ -60,15 +60,6 @@ class LibraryVideo:
                 return self.path
         raise Refusal(409, f"{self.name}: this file has changed or is gone; register it again")
 
-    def image_size(self, frame: int, size: int | None) -> int:
-        """The short side of a frame's image: the one asked for, never more than the original has."""
-        if self.info is None:
-            raise Refusal(409, f"{self.name}: not indexed yet")
-        if frame >= self.info["num_frames"]:
-            raise Refusal(404, f"this video has frames 0 to {self.info['num_frames'] - 1}")
-        original = min(int(self.info["width"]), int(self.info["height"]))
-        return original if size is None else min(size, original)
-
 
 class Library:
     """Registered videos, in the journal: from the allowed folders and hosts, and uploads."""
@@ -81,7 +72,7 @@ class Library:
         self._checks = ConcurrencyLimit(2, "too many videos are being registered at once", 5, wait=10)
         busy = f"{UPLOADS_AT_ONCE} videos are coming in already"
         self._incoming = ConcurrencyLimit(UPLOADS_AT_ONCE, busy, 10)
-        self._storing = threading.Lock()
+        self._storing = threading.Lock()  # held while bytes are counted and written
         self._cache = local_directory(open_store(settings.cache))
         for file in settings.uploads.glob(f"*{PARTIAL}"):  # of a server that was stopped
             file.unlink()
@@ -108,8 +99,7 @@ class Library:
     def add_path(self, path: str) -> LibraryVideo:
         """Register a file of the allowed folders; `..` and links are resolved before the check.
 
-        path: below one of the folders, the first that has it; or absolute, inside one of them; or such a
-            path as file://…
+        path: below the first of the folders that has it, or absolute; also as file://…
         """
         if url := re.match(r"file:(?://[^/]*)?([^?#]*)", path, re.IGNORECASE):  # urlsplit refuses some hosts
             path = unquote(url[1])
@@ -219,10 +209,8 @@ class Library:
         if self._journal.row("select id from videos where id = ?", [id_]) is None:
             if not checked:
                 self.check_file(file)
-            self._journal.execute(
-                "insert or ignore into videos values (?, ?, ?, ?, ?, null, ?)",
-                [id_, str(file), name, origin, json.dumps(stat), time.time()],
-            )
+            values = [id_, str(file), name, origin, json.dumps(stat), time.time()]
+            self._journal.execute("insert or ignore into videos values (?, ?, ?, ?, ?, null, ?)", values)
         return self.get(id_)
 
     def check_file(self, file: Path) -> dict[str, Any]:
@@ -265,16 +253,12 @@ class Library:
         usual = port in (None, {"http": 80, "https": 443}.get(parts.scheme))
         allowed = f"{host}:{port}" in self._hosts or (usual and host in self._hosts)
         if parts.scheme not in ("http", "https") or not allowed:
-            raise Refusal(
-                403, f"addresses are fetched only from hosts that it was told to allow (--allow-host {host})"
-            )
+            hint = f"(--allow-host {host})"
+            raise Refusal(403, f"addresses are fetched only from hosts that it was told to allow {hint}")
 
 
 class PartialFile:
-    """An upload, written piece by piece and hashed on the way; deleted when closed, unless it was moved.
-
-    lock: held while bytes are counted and written; all partial files share it.
-    """
+    """An upload, written piece by piece and hashed on the way; deleted when closed, unless it was moved."""
 
     def __init__(self, settings: ServerSettings, lock: threading.Lock) -> None:
         self.path = settings.uploads / f"{secrets.token_hex(8)}{PARTIAL}"
@@ -342,7 +326,5 @@ def file_state(file: Path) -> list[int]:
 
 
 def _from_row(row: Any) -> LibraryVideo:
-    info = json.loads(row["info"]) if row["info"] else None
-    return LibraryVideo(
-        **dict(row) | {"path": Path(row["path"]), "stat": json.loads(row["stat"]), "info": info}
-    )
+    parsed = {name: json.loads(row[name] or "null") for name in ("stat", "info")}
+    return LibraryVideo(**dict(row) | parsed | {"path": Path(row["path"])})

@@ -186,11 +186,7 @@ class Service:
             return self.picture_worker.call(task, loaded, k, spoken, *how)
 
     def answer(self, ranking: str, k: int, max_side: int, *, cite: bool) -> tuple[int, Answer]:
-        """How many frames the configured model was shown, at most k, and what it answers.
-
-        Refused if none is configured or too many wait for it. cite: ask it for the times of the frames that
-        show what it says.
-        """
+        """How many frames the configured model was shown, at most k, and what it answers."""
         if self._model is None:
             raise Refusal(404, "this server has no model to answer; it was started without --answer-model")
         while True:

@@ -164,10 +164,7 @@ class VideoWorker:
         progress: Callable[..., object] = lambda *_: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Any:
-        """What the method `task` of VideoTasks returns. progress is called with what it reports meanwhile.
-
-        Raises VideoError if the process died or went over a limit, and Cancelled also if it was closed.
-        """
+        """What the method `task` of VideoTasks returns. progress is called with what it reports meanwhile."""
         with self._turn:
             if cancelled() or self._closed:
                 raise Cancelled
