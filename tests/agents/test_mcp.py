@@ -452,6 +452,35 @@ def test_a_page_that_stands_still_keeps_no_other_waiting(service, media):
         slow.join(PATIENCE)
 
 
+def test_who_cancels_leaves_the_others_their_download(service, media):
+    asked, reached, go_on = [], threading.Event(), threading.Event()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            reached.set()
+            go_on.wait(PATIENCE)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write((media / "clip.mp4").read_bytes())
+
+    async def scenario(tools, times):
+        first, second = (asyncio.create_task(tools.call_tool("frames_at", times)) for _ in range(2))
+        assert await asyncio.to_thread(reached.wait, PATIENCE)
+        first.cancel()
+        await asyncio.wait([first])
+        go_on.set()
+        return first.cancelled(), await second
+
+    with local_http(Handler) as port:
+        service.library._hosts.add(f"127.0.0.1:{port}")
+        times = {"video": f"http://127.0.0.1:{port}/clip.mp4", "times": [8]}
+        cancelled, shown = asyncio.run(scenario(mcp_server(service), times))
+    assert cancelled
+    assert len(shown.content) == 2
+    assert asked == ["/clip.mp4"]
+
+
 @pytest.mark.parametrize("transport", ["json-rpc", "http"])
 def test_progress_is_told_and_a_cancelled_look_ends_its_job(service, transport):
     async def scenario(client):

@@ -24,6 +24,7 @@ from framenest.server import body as body_module
 from framenest.server import conversation, gateway
 from framenest.server.conversation import thinned
 from framenest.server.dialects import DIALECTS, api_path
+from framenest.server.rankings import entry
 from framenest.server.server_settings import ServerSettings
 from media import number_in, numbered_video
 from processes import PATIENCE
@@ -62,6 +63,12 @@ def gate(tmp_path_factory, media, scores, behind):
     )  # fmt: skip
     with local_gateway(settings) as one:
         yield one
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered(gate):
+    """Other tests have the same turns with other settings, which would hold."""
+    gate.service.journal.execute("delete from remembered where key like 'shown:%'")
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +126,7 @@ QUESTION = {"type": "text", "text": "What happens first?"}
 def asked_for(gate, answer):
     """The question for which the frames of a request were chosen."""
     id_ = answer.headers["framenest-ranking"].partition("#")[2].partition("&")[0]
-    return gate.service.rankings.entry(id_)["question"]
+    return entry(gate.service.rankings.row(id_))["question"]
 
 
 # Recorded bodies

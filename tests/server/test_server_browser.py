@@ -182,8 +182,9 @@ def test_progress_is_shown_and_work_can_be_cancelled(visit, live):
 def test_the_queue_says_what_runs_and_what_waits_for_it(visit, live):
     watched = visit(live)
     page = watched.page
-    row(page, "slow.mp4").get_by_role("button", name="Index").click()
-    live.at_work()
+    with page.expect_response(lambda answer: answer.request.method == "POST") as indexing:
+        row(page, "slow.mp4").get_by_role("button", name="Index").click()
+    live.at_work(indexing.value.json()["job"])
     with standing_still(children(live.process.pid)):
         page.locator("#video").select_option(index=option(page, "slow.mp4"))
         page.locator("#question").fill("And in the slow one?")
@@ -421,7 +422,8 @@ def test_a_file_that_is_registered_after_back_does_not_become_the_chosen_video(v
     page.route(
         "**/videos", lambda route: held.append(route) if route.request.method == "POST" else route.continue_()
     )
-    row(page, "later.mp4").locator(".name").click()  # only this test registers it
+    with page.expect_request(lambda request: request.method == "POST"):
+        row(page, "later.mp4").locator(".name").click()  # only this test registers it
     page.locator("#report h1").wait_for(state="detached")
     page.go_back()
     page.locator("#report h1").filter(has_text="Where is it?").wait_for()
@@ -827,7 +829,7 @@ def test_moments_stream_in(visit, colours):
     assert first.get_attribute("data-kept") == "yes"
     told = {"summary": "nothing clearly matches (the scorer knows: map)"}
     answers[0] = search | told | {"moments": [moment | {"confident": False}]}
-    page.locator("#searched").filter(has_text=f"{told['summary']}; 2 of 2 videos").wait_for()
+    page.locator("#searched").filter(has_text=f"{told['summary']}; 1 of 2 videos").wait_for()
     assert page.locator(".moments .reason b").all_inner_texts() == ["weak, seen"]
     assert not page.locator("#work").is_visible()
 

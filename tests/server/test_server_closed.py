@@ -43,6 +43,11 @@ def test_other_addresses_need_a_token(tmp_path, host):
     assert ServerSettings(data=tmp_path, host=host, token=TOKEN).host == host
 
 
+def test_loopback_addresses_need_no_token(tmp_path):
+    urls = [ServerSettings(data=tmp_path, host=host).url for host in ("127.0.0.1", "::1", "localhost")]
+    assert urls == ["http://127.0.0.1:8600", "http://[::1]:8600", "http://localhost:8600"]
+
+
 def test_the_command_refuses_an_open_door_in_one_line(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "framenest", "serve", "--host", "0.0.0.0", "--data", str(tmp_path)],

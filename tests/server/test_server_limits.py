@@ -177,7 +177,7 @@ def test_a_video_with_work_under_way_is_removed_and_the_work_cancelled(here, beg
     assert (job.state, job.cancelled.is_set()) == ("cancelled", True)
     assert here.library.all() == []
     with pytest.raises(Refusal, match="no such ranking"):
-        here.rankings.video(ranking)
+        here.video_of(ranking)
 
 
 def test_a_ranking_of_another_format_is_another_ranking(here, monkeypatch):

@@ -7,9 +7,9 @@ import math
 import re
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, Image, MCPServer
@@ -29,9 +29,10 @@ from framenest.report.document import document
 from framenest.retrieval.search import check_query
 from framenest.scorers import advice
 from framenest.server.api_models import MOST_MOMENTS, Text, Time
+from framenest.server.conversation import ChatFrames
 from framenest.server.guard import Guard, first_problem
 from framenest.server.jobs import Job
-from framenest.server.library import UPLOADS_AT_ONCE, LibraryVideo
+from framenest.server.library import LibraryVideo
 from framenest.server.server_settings import MOST_SHOWN
 from framenest.server.service import Service
 from framenest.text import clock
@@ -77,8 +78,7 @@ class VideoTools:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._fetching: dict[str, Future[LibraryVideo]] = {}
-        self._fetchers = ThreadPoolExecutor(UPLOADS_AT_ONCE, "framenest-fetch")
+        self._frames = ChatFrames(service)
 
     async def what_is(
         self,
@@ -131,7 +131,7 @@ class VideoTools:
         head += f"; left out: {len(lines)}" if lines else ""
         head += "; still searching, ask again" if job.active else ""
         head += f"; {search['summary']}" if search["summary"] else ""
-        shown: Shown = ["\n".join([head, *lines[:MAX_LEFT_OUT_LINES]])]
+        shown = list[tuple[str, bytes]]()
         for moment in moments:
             video = service.library.get(moment["video"])
             assert video.info is not None  # it is indexed
@@ -139,9 +139,8 @@ class VideoTools:
             span = f"{moment['start']:.1f} to {moment['end']:.1f} s, best at {moment['time']:.1f} s"
             weak = "" if moment["confident"] else "weak, "
             line = f"{video.name}, {span}: {weak}{moment['source']}: {moment['why']}"
-            picture = await service.pictures.get(video, moment["frame"], side)
-            shown += [line, Image(data=picture, format="jpeg")]
-        return in_order(shown, image_first)
+            shown.append((line, await service.pictures.get(video, moment["frame"], side)))
+        return reply("\n".join([head, *lines[:MAX_LEFT_OUT_LINES]]), shown, image_first)
 
     async def _index_all(self, ctx: Context[Any, Any], totals: dict[Any, int]) -> dict[str, str]:
         """Index the videos of the folders, as far as there is time; returns why some cannot be indexed."""
@@ -231,10 +230,9 @@ class VideoTools:
         if seconds[0] < 0 or seconds[-1] > info["duration"]:
             raise ToolError(f"this video runs from 0 to {info['duration']:.1f} s")
         side = short_side(info, len(seconds), max_tokens)
-        shown: Shown = []
-        for frame, second, picture in await self._work("look_at", registered, seconds, side):
-            shown += [f"{second:.1f} s (frame {frame})", Image(data=picture, format="jpeg")]
-        return in_order(shown, image_first)
+        found = await self._work("look_at", registered, seconds, side)
+        shown = [(f"{second:.1f} s (frame {frame})", picture) for frame, second, picture in found]
+        return reply("", shown, image_first)
 
     async def said(
         self,
@@ -258,13 +256,9 @@ class VideoTools:
 
     async def _video(self, named: str) -> LibraryVideo:
         """The video at a path or an address; who cancels leaves the others their download."""
-        library = self._service.library
         if named[:5].lower() == "file:" or not is_remote(named):
-            return await asyncio.to_thread(library.add_path, named)
-        fetching = self._fetching.get(named)
-        if fetching is None or (fetching.done() and fetching.exception()):
-            fetching = self._fetching[named] = self._fetchers.submit(library.fetch, named)
-        return await asyncio.shield(asyncio.wrap_future(fetching))
+            return await asyncio.to_thread(self._service.library.add_path, named)
+        return await asyncio.shield(asyncio.create_task(self._frames.fetch(named, "")))
 
     async def _work(self, task: str, video: LibraryVideo, *arguments: Any) -> Any:
         """What the method `task` of VideoTasks returns for a video."""
@@ -272,12 +266,7 @@ class VideoTools:
         return await asyncio.to_thread(call, task, str(video.check()), *arguments)
 
     async def _finished(self, job: Job, ctx: Context[Any, Any], totals: dict[Any, int], until: float) -> None:
-        """Wait for a job, telling its progress, until a monotonic time.
-
-        A cancelled call leaves the job, which goes on if others wait for it.
-
-        totals: how much each stage has to do, of the jobs before this one, too.
-        """
+        """Wait for a job, telling its progress, until a monotonic time; totals: by job and stage."""
         reported = sum(totals.values()) if totals else -1
         try:
             while job.active and time.monotonic() < until:
@@ -290,7 +279,7 @@ class VideoTools:
                         await ctx.report_progress(reported, whole, f"{stage}: {done} of {total}")
                 await asyncio.sleep(JOB_POLL_SECONDS)
         except asyncio.CancelledError:
-            self._service.jobs.leave(job)
+            self._service.jobs.leave(job)  # it goes on if others wait for it
             raise
         if job.state == "cancelled":
             raise ToolError("this was cancelled; ask again")
@@ -320,12 +309,9 @@ class VideoTools:
         store = DirectoryStore(service.settings.cache_folder)
         head += await asyncio.to_thread(advice, ranking.scorer, ranking.question, match, store)
         head += [f"look_id: {id_}-{k}"] if k < len(ranking) else ["all ranked frames are shown"]
-        shown: Shown = ["; ".join(head)]
-        rows = zip(prefix, prefix.roles, prefix.reasons, pictures, strict=True)
-        for (rank, second, _), role, reason, picture in rows:
-            why = f"rank {rank}, {role}: {reason}"
-            shown += [f"{second:.1f} s, {why}", Image(data=picture, format="jpeg")]
-        return in_order(shown, image_first)
+        rows = zip(prefix, prefix.roles, prefix.reasons, strict=True)
+        whys = [f"{second:.1f} s, rank {rank}, {role}: {reason}" for (rank, second, _), role, reason in rows]
+        return reply("; ".join(head), [*zip(whys, pictures, strict=True)], image_first)
 
 
 def tokens_of(_: Sequence[float], sizes: Sequence[Size]) -> int:
@@ -333,9 +319,11 @@ def tokens_of(_: Sequence[float], sizes: Sequence[Size]) -> int:
     return sum(max(MIN_PIXELS, math.prod(size)) for size in sizes) // PIXELS_A_TOKEN
 
 
-def in_order(shown: Shown, image_first: bool) -> Shown:
-    """The parts of a reply, the images first if asked for."""
-    return sorted(shown, key=lambda part: isinstance(part, str)) if image_first else shown
+def reply(head: str, shown: Sequence[tuple[str, bytes]], image_first: bool) -> Shown:
+    """Each picture below its line, or the images first if asked for."""
+    pairs = ((line, Image(data=jpeg, format="jpeg")) for line, jpeg in shown)
+    parts: Shown = [part for part in (head, *chain.from_iterable(pairs)) if part]
+    return sorted(parts, key=lambda part: isinstance(part, str)) if image_first else parts
 
 
 def argument_meant(name: str, known: Sequence[str]) -> str:
@@ -361,10 +349,7 @@ class _Server(MCPServer[None]):  # type: ignore[misc]  # the SDK is an extra
     service: Service
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        """As the SDK's, with errors in one line: "look: k: Input should be …"; paths are left out.
-
-        An argument that the tool does not take is an error, too.
-        """
+        """As the SDK's, with errors in one line, without paths; one is an argument that the tool lacks."""
         takes = {tool.name: [*tool.input_schema["properties"]] for tool in await self.list_tools()}
         for argument in arguments if name in takes else ():
             if argument not in takes[name]:

@@ -28,6 +28,7 @@ from framenest.server.gateway import Gateway
 from framenest.server.guard import COOKIE, Guard, Refusal, first_problem, refusal_response, same, session
 from framenest.server.jobs import Job
 from framenest.server.library import LibraryVideo
+from framenest.server.rankings import entry
 from framenest.server.service import Service
 
 ABOUT = """One ranking of a video's frames per question; every frame budget is a prefix of it.
@@ -93,10 +94,7 @@ async def _service(request: Request) -> Service:  # async: a plain one would go 
 
 
 Here = Annotated[Service, Depends(_service)]
-JobId = Annotated[str, PathParameter(max_length=64, description="Id of a job.")]
-RankingId = Annotated[str, PathParameter(max_length=64, description="Id of a ranking.")]
-SearchId = Annotated[str, PathParameter(max_length=64, description="Id of a search.")]
-VideoId = Annotated[str, PathParameter(max_length=64, description="Id of a video.")]
+Id = Annotated[str, PathParameter(max_length=64, description="Its id.")]
 
 
 # Jobs
@@ -116,7 +114,7 @@ def jobs(
 @routes.get("/jobs/{job}")
 async def job(
     here: Here,
-    job: JobId,
+    job: Id,
     wait: Annotated[
         float, Query(ge=0, le=60, description="Answer when it is over, or after so many seconds.")
     ] = 0,
@@ -129,7 +127,7 @@ async def job(
 
 
 @routes.delete("/jobs/{job}")
-def cancel(here: Here, job: JobId) -> Job:
+def cancel(here: Here, job: Id) -> Job:
     """Cancel a job, for everyone who waits for it. It is over at once; its process stops within seconds."""
     return here.jobs.view(here.jobs.cancel(job))
 
@@ -158,17 +156,16 @@ def rankings(
 
 
 @routes.get("/rankings/{ranking}")
-def ranking(here: Here, ranking: RankingId) -> api.RankingOut:
+def ranking(here: Here, ranking: Id) -> api.RankingOut:
     """What was ranked, how, and how long the ranking is."""
-    loaded, entry = here.rankings.get(ranking), here.rankings.entry(ranking)
-    stats = loaded.stats.to_json()
-    return api.RankingOut(**entry | {"scorer": loaded.scorer}, length=len(loaded), stats=stats)
+    made, asked = here.rankings.get(ranking), entry(here.rankings.row(ranking))
+    return api.RankingOut(**asked | {"scorer": made.scorer}, length=len(made), stats=made.stats.to_json())
 
 
 @routes.get("/rankings/{ranking}/prefix", response_model=api.PrefixOut)
 async def prefix(
     here: Here,
-    ranking: RankingId,
+    ranking: Id,
     k: Annotated[int, Query(ge=1, le=api.MOST_RANKS, description="The frame budget.")],
     after: Annotated[int, Query(ge=0, description="Leave out the first so many ranks.")] = 0,
 ) -> Response:
@@ -180,7 +177,7 @@ async def prefix(
 
 
 @routes.get("/rankings/{ranking}/file")
-def ranking_file(here: Here, ranking: RankingId) -> dict[str, Any]:
+def ranking_file(here: Here, ranking: Id) -> dict[str, Any]:
     """The whole ranking, as `framenest rank -o` writes it; `framenest show` reads it."""
     data = here.rankings.get(ranking).to_json()
     return data | {"video": data["video"] | {"path": here.video_of(ranking).name}}
@@ -189,7 +186,7 @@ def ranking_file(here: Here, ranking: RankingId) -> dict[str, Any]:
 @routes.get("/rankings/{ranking}/messages")
 def messages(
     here: Here,
-    ranking: RankingId,
+    ranking: Id,
     k: Annotated[int, Query(ge=1, le=api.MOST_SHOWN, description="How many frames.")] = 16,
     style: Annotated[str, Query(max_length=32, description=f"One of {', '.join(STYLES)}.")] = "openai",
     max_side: Annotated[
@@ -207,7 +204,7 @@ def messages(
 
 
 @routes.post("/rankings/{ranking}/answer")
-def answer(here: Here, ranking: RankingId, body: api.AnswerRequest) -> api.AnswerOut:
+def answer(here: Here, ranking: Id, body: api.AnswerRequest) -> api.AnswerOut:
     """Let the configured model look at k frames and answer the question."""
     k, reply = here.answer(ranking, body.k, body.max_side, cite=body.cite)
     shown = here.rankings.get(ranking).prefix(k)
@@ -228,7 +225,7 @@ def answer(here: Here, ranking: RankingId, body: api.AnswerRequest) -> api.Answe
 
 
 @routes.get("/rankings/{ranking}/report")
-def report(here: Here, ranking: RankingId) -> JSONResponse:
+def report(here: Here, ranking: Id) -> JSONResponse:
     """The document that the report view draws."""
     content = document([here.rankings.get(ranking)])
     named = content["video"] | {"name": here.video_of(ranking).name}
@@ -248,7 +245,7 @@ def search(here: Here, body: api.SearchRequest) -> api.SearchOut:
 
 
 @routes.get("/searches/{search}")
-def search_state(here: Here, search: SearchId) -> api.SearchOut:
+def search_state(here: Here, search: Id) -> api.SearchOut:
     """What a search has found."""
     return api.SearchOut(**here.search_state(search))
 
@@ -375,13 +372,13 @@ def _view(here: Service, video: LibraryVideo) -> api.VideoOut:
 
 
 @routes.get("/videos/{video}")
-def video(here: Here, video: VideoId) -> api.VideoOut:
+def video(here: Here, video: Id) -> api.VideoOut:
     """One video, with its facts once it is indexed."""
     return _view(here, here.library.get(video))
 
 
 @routes.post("/videos/{video}/index")
-def index(here: Here, video: VideoId) -> api.RegisteredVideo:
+def index(here: Here, video: Id) -> api.RegisteredVideo:
     """Index a video again, if that failed or was cancelled. A question does so as well."""
     registered = here.library.get(video)
     registered.check()
@@ -389,7 +386,7 @@ def index(here: Here, video: VideoId) -> api.RegisteredVideo:
 
 
 @routes.delete("/videos/{video}", status_code=204)
-def remove(here: Here, video: VideoId) -> None:
+def remove(here: Here, video: Id) -> None:
     """Forget a video and its rankings; what is being made of it is cancelled.
 
     A file in the server's folder stays; an uploaded one is deleted.
@@ -398,7 +395,7 @@ def remove(here: Here, video: VideoId) -> None:
 
 
 @routes.get("/videos/{video}/file", response_class=FileResponse)
-def video_file(here: Here, video: VideoId) -> FileResponse:
+def video_file(here: Here, video: Id) -> FileResponse:
     """The video itself; takes range requests, so players can seek in it."""
     path = here.library.get(video).check()
     return FileResponse(path, media_type=TYPES.get(path.suffix.lower(), "application/octet-stream"))
@@ -411,7 +408,7 @@ def video_file(here: Here, video: VideoId) -> FileResponse:
 )
 async def frame(
     here: Here,
-    video: VideoId,
+    video: Id,
     frame: Annotated[int, PathParameter(ge=0, description="Frame number.")],
     size: Annotated[
         int | None,
@@ -420,7 +417,11 @@ async def frame(
 ) -> Response:
     """One frame as JPEG, exact to the frame."""
     registered = here.library.get(video)
-    short = registered.image_size(frame, size)
+    if (info := registered.info) is None:
+        raise Refusal(409, f"{registered.name}: not indexed yet")
+    if frame >= info["num_frames"]:
+        raise Refusal(404, f"this video has frames 0 to {info['num_frames'] - 1}")
     registered.check()
-    picture = await here.pictures.get(registered, frame, short)
+    original = min(info["width"], info["height"])
+    picture = await here.pictures.get(registered, frame, min(size or original, original))
     return Response(picture, media_type="image/jpeg", headers=FOREVER)

@@ -22,14 +22,12 @@ _BASE64 = f"{string.ascii_letters}{string.digits}+/-_=".encode()
 
 
 class Body:
-    """A body in memory.
-
-    content: all of it, once it has arrived. size: bytes that it and its objects take. is_json: whether it
-    begins like an object or a list.
-    """
+    """A body in memory."""
 
     def __init__(self) -> None:
-        self.content, self.size, self.is_json = b"", 0, False
+        self.content = b""  # all of it, once it has arrived
+        self.size = 0  # bytes that it and its objects take
+        self.is_json = False  # whether it begins like an object or a list
 
     async def slices(self) -> AsyncIterator[bytes]:
         """The content in pieces, so that nobody waits for long."""
@@ -71,10 +69,8 @@ class Bodies:
             if scope.cancelled_caught:
                 raise Refusal(408, "the request did not arrive in time")
             if small > MAX_JSON_BYTES:
-                text = (
-                    f"a request has at most {MAX_JSON_BYTES:,} bytes besides base64; each comma and bracket"
-                )
-                raise Refusal(413, f"{text} counts for {VALUE_BYTES}")
+                most = f"a request has at most {MAX_JSON_BYTES:,} bytes besides base64"
+                raise Refusal(413, f"{most}; each comma and bracket counts for {VALUE_BYTES}")
             body.content = b"".join(pieces)
             pieces.clear()
             yield body

@@ -43,7 +43,7 @@ from framenest.server.dialects import (
     put_frames,
     take_videos,
 )
-from framenest.server.guard import Refusal, first_problem, status_of
+from framenest.server.guard import Refusal, first_problem, refusal_of
 from framenest.server.library import LibraryVideo
 from framenest.server.server_settings import MIB
 from framenest.server.service import Service
@@ -60,44 +60,34 @@ _SETTINGS = TypeAdapter(dict[str, TurnSettings])
 
 @dataclass
 class Turn:
-    """What a client says between two answers, and the videos of which it shows frames.
-
-    messages: those with frames, by place; VIDEO is where they go. videos: what goes there, in order. labels:
-    texts before the frames. text: what chooses them. digest: of the conversation up to here; key: with the
-    settings. offer: whether it may end with OTHERWISE. tiers: whether later ranks have smaller images.
-    """
+    """What a client says between two answers, and the videos of which it shows frames."""
 
     answered: bool
-    messages: dict[int, Any] = field(default_factory=dict)
-    videos: list[LibraryVideo] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    text: str = ""
-    digest: str = ""
-    key: str = ""
+    messages: dict[int, Any] = field(default_factory=dict)  # with frames, by place; VIDEO is where they go
+    videos: list[LibraryVideo] = field(default_factory=list)  # what goes there, in order
+    labels: list[str] = field(default_factory=list)  # texts before the frames
+    text: str = ""  # what chooses them
+    digest: str = ""  # of the conversation up to here
+    key: str = ""  # the digest with the settings
     rankings: list[str] = field(default_factory=list)
     k: int = 0
-    offer: bool = False
-    tiers: bool = False
+    offer: bool = False  # whether it may end with OTHERWISE
+    tiers: bool = False  # whether later ranks have smaller images
 
 
 @dataclass
 class Conversation:
-    """A request and what is known of it; the second half once it was read.
-
-    taken: the videos that were in each message. is_plain: whether it may pass as it is. names: of all
-    videos, by id. frames: those of earlier turns that the model server keeps, by video. rungs: the budgets
-    of the last turn; none if it is answered.
-    """
+    """A request and what is known of it; the second half once it was read."""
 
     dialect: Dialect
     fields: dict[str, Any]
     settings: TurnSettings
-    taken: list[list[VideoSource]]
-    is_plain: bool
+    taken: list[list[VideoSource]]  # the videos that were in each message
+    is_plain: bool  # whether it may pass as it is
     turns: list[Turn] = field(default_factory=list)
-    names: dict[str, str] = field(default_factory=dict)
-    frames: dict[str, list[int]] = field(default_factory=dict)
-    rungs: list[int] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)  # of all videos, by id
+    frames: dict[str, list[int]] = field(default_factory=dict)  # of earlier turns, which the upstream keeps
+    rungs: list[int] = field(default_factory=list)  # budgets of the last turn; none if it is answered
 
     def images_beside(self) -> int:
         """How many images there are besides the frames to be shown: the client's, and those of `frames`."""
@@ -106,20 +96,15 @@ class Conversation:
 
 
 class ShownTurn(NamedTuple):
-    """The last turn that shows frames, as it is sent.
-
-    k: how many frames of each video. offers: whether it ends with OTHERWISE. times: of its new frames, in
-    seconds; a semicolon is between two videos. evidence: how many of the k frames of each video match the
-    question, such as "2/8". frames: numbers of all up to here, by video.
-    """
+    """The last turn that shows frames, as it is sent."""
 
     chat: Conversation
     turn: Turn
-    k: int
-    offers: bool
-    times: str
-    evidence: str
-    frames: dict[str, list[int]]
+    k: int  # frames of each video
+    offers: bool  # whether it ends with OTHERWISE
+    times: str  # of its new frames, in seconds; a semicolon is between two videos
+    evidence: str  # how many of the k frames of each video match the question, such as "2/8"
+    frames: dict[str, list[int]]  # numbers of all up to here, by video
 
 
 class ChatFrames:
@@ -207,8 +192,7 @@ class ChatFrames:
         try:
             return await self._video(source.address, source.name)
         except FramenestError as error:
-            wait = getattr(error, "retry_after", None)
-            raise Refusal(status_of(error), f"{source.place}: {error}", wait) from error
+            raise refusal_of(error, f"{source.place}: {error}") from error
 
     async def _video(self, address: str, name: str) -> LibraryVideo:
         library = self.service.library
@@ -219,6 +203,11 @@ class ChatFrames:
         if not is_data(address) and "://" not in address:
             known = "file:///folder/kiln.mp4, https://host/kiln.mp4 or the data in base64"
             raise Refusal(422, f"{address[:100]!r} is no address of a video; give {known}")
+        return await self.fetch(address, name)
+
+    async def fetch(self, address: str, name: str) -> LibraryVideo:
+        """The video at a URL, or in a data URL; fetched or decoded unless the library has it."""
+        library = self.service.library
         key = f"address:{await asyncio.to_thread(_hash, address)}"
         async with self._arriving.setdefault(key, asyncio.Lock()):
             try:
@@ -267,10 +256,7 @@ class ChatFrames:
             self.journal.remember(name, self.journal.recall(name) or value)
 
     async def request(self, chat: Conversation, k: int) -> tuple[bytes, ShownTurn | None]:
-        """The request with frames in place of its videos, and the last turn that has some.
-
-        k: the budget of the last turn, if that is not answered.
-        """
+        """The request with frames, k of each video for a turn without answer, and the last turn with some."""
         if chat.rungs:
             chat.turns[-1].k, chat.turns[-1].offer = k, k != chat.rungs[-1]
         if not chat.turns:
@@ -328,10 +314,7 @@ class ChatFrames:
     async def show(
         self, chat: Conversation, turn: Turn, k: int, frames: dict[str, list[int]]
     ) -> tuple[Iterator[list[Any]], ShownTurn]:
-        """What goes in place of each video of a turn: those of its first k frames that are new.
-
-        frames: those that the turns before it show, by video; the new ones are added.
-        """
+        """What goes in place of each video of a turn: of its first k frames, those that `frames` gets now."""
         contents, times, evidence, complete = list[list[Any]](), list[str](), list[str](), True
         for video, ranking, label in zip_longest(turn.videos, turn.rankings, turn.labels):
             prefix = (await asyncio.to_thread(self.service.rankings.get, ranking)).prefix(max(k, 1))
@@ -377,10 +360,6 @@ def thinned(
     turns stay as they are for some turns more. The last turn shrinks only if all others are empty.
 
     turns: the budget of each, and its videos with their frames by rank. shown: frames shown before, by video.
-
-    >>> kiln = ("kiln", range(100))
-    >>> thinned([(8, [kiln]), (16, [kiln])], 16, {}), thinned([(8, [kiln])], 5, {})
-    ([8, 16], [5])
     """
     before = {(video, frame) for video, frames in shown.items() for frame in frames}
     images, budgets, oldest = Counter[tuple[str, int]](), list[int](), 0  # how many turns show each image

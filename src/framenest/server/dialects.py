@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -36,7 +35,7 @@ MAX_ADDRESS_CHARS = 8192
 MAX_DEPTH = 100  # of parts inside parts
 _HEAD_CHARS = 512  # of base64; MPEG-TS needs 377 bytes
 _USUAL = bytes.maketrans(b"-_", b"+/")  # from the alphabet of addresses
-_FILE_NAMES = VIDEO_SUFFIXES - {".gif", ".ts"}  # those that name nothing else
+_FILE_NAMES = tuple(VIDEO_SUFFIXES - {".gif", ".ts"})  # those that name nothing else
 _VIDEO_BYTES = re.compile(
     rb"....(?:ftyp(?!hei|hev|mif|msf|avif|avis|M4[AB] )|moov|mdat|wide|pnot|styp)"  # MP4; not HEIC, AVIF, M4A
     rb"|\x1aE\xdf\xa3|RIFF....AVI |FLV\x01|OggS.{24,80}theora|0&\xb2u\x8ef\xcf\x11|\x00\x00\x01[\xba\xb3]"
@@ -47,30 +46,22 @@ _ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate
 
 
 class VideoSource(NamedTuple):
-    """A video in a request.
+    """A video in a request."""
 
-    address: of it, or its data. name: as the client calls it. place: of its part, such as
-    messages[0].content[1].
-    """
-
-    address: str
-    name: str
-    place: str
+    address: str  # or its data
+    name: str  # as the client calls it
+    place: str  # of its part, such as messages[0].content[1]
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one API writes what the gateway reads and adds.
+    """How one API writes what the gateway reads and adds."""
 
-    path: below GATEWAY. messages: the field that has them. text, image: types of parts. jpeg: the fields of
-    an image part for a JPEG as data URL.
-    """
-
-    path: str
-    messages: str
-    text: str
+    path: str  # below GATEWAY
+    messages: str  # the field that has them
+    text: str  # type of a part, as image
     image: str
-    jpeg: Callable[[str], dict[str, Any]]
+    jpeg: Callable[[str], dict[str, Any]]  # the fields of an image part for a JPEG as data URL
 
     def part(self, part: dict[str, Any]) -> dict[str, Any]:
         """A text or image part of a chat completion, as this API has it."""
@@ -101,15 +92,14 @@ class Dialect:
         return name + b"data: " + msgspec.json.encode(event | error) + b"\n\n"
 
 
-def _source(jpeg: str) -> dict[str, str]:
-    return {"type": "base64", "media_type": "image/jpeg", "data": jpeg.partition(",")[2]}
-
-
+_JPEG = {"type": "base64", "media_type": "image/jpeg"}
 CHAT = Dialect("chat/completions", "messages", "text", "image_url", lambda jpeg: {"image_url": {"url": jpeg}})
 RESPONSES = Dialect(
     "responses", "input", "input_text", "input_image", lambda jpeg: {"image_url": jpeg, "detail": "auto"}
 )
-MESSAGES = Dialect("messages", "messages", "text", "image", lambda jpeg: {"source": _source(jpeg)})
+MESSAGES = Dialect(
+    "messages", "messages", "text", "image", lambda jpeg: {"source": _JPEG | {"data": jpeg.partition(",")[2]}}
+)
 DIALECTS = {one.path: one for one in (CHAT, RESPONSES, MESSAGES)}
 _COUNTING = {"responses/input_tokens": RESPONSES, "messages/count_tokens": MESSAGES}  # the same bodies
 _PATHS = "|".join(DIALECTS | _COUNTING).replace("/", "/+")
@@ -117,11 +107,7 @@ _KNOWN = re.compile(rf"(?:/+v1(?=/))*/+({_PATHS})/*")
 
 
 def api_path(path: str) -> str:
-    """The path of a request to one of the APIs as its documentation has it; other paths are unchanged.
-
-    >>> api_path("//v1//chat/completions/"), api_path("/responses"), api_path("/v1/models")
-    ('/v1/chat/completions', '/v1/responses', '/v1/models')
-    """
+    """The path of a request to one of the APIs as its documentation has it; other paths are unchanged."""
     known = _KNOWN.fullmatch(path)
     return GATEWAY + re.sub("/+", "/", known[1]) if known else path
 
@@ -145,9 +131,8 @@ def take_videos(message: Any, place: str, taken: list[VideoSource]) -> Any:
     if not message.get("text") and (source := video_source(message, place)) is not None:
         taken.append(source)
         return VIDEO
-    if (message.get("type") in _VIDEO_TYPES or isinstance(message.get("video"), dict)) and not _frames(
-        message
-    ):
+    says = message.get("type") in _VIDEO_TYPES or isinstance(message.get("video"), dict)
+    if says and not _frames(message):
         raise VideoError(f"{place}: there is no video in this part")
     before, changed = len(taken), dict(message)
     for name in _CONTENTS:
@@ -184,14 +169,7 @@ def any_video(value: Any, place: str) -> VideoSource | None:
 
 
 def video_source(part: dict[str, Any], place: str) -> VideoSource | None:
-    """The video that a part of a message holds, at most two objects inside; None if it holds none.
-
-    Frames that were chosen are no video.
-
-    >>> video_source({"type": "video", "video": "file:///home/me/kiln.mp4"}, "content[0]").address
-    'file:///home/me/kiln.mp4'
-    >>> video_source({"type": "image_url", "image_url": {"url": "https://host/kiln.jpg"}}, "content[0]")
-    """
+    """The video that a part of a message holds, at most two objects inside; chosen frames are no video."""
     kind = part.get("type")
     if str(kind).endswith(_CALLS):
         return None
@@ -199,9 +177,7 @@ def video_source(part: dict[str, Any], place: str) -> VideoSource | None:
     layers = [part, *inner, *(one for layer in inner for one in layer.values() if isinstance(one, dict))]
     every = [pair for layer in layers for pair in layer.items() if isinstance(pair[1], str)]
     said = [part.get(one) for one in _CONTENTS]  # text, whatever is in it
-    every = [
-        (field, text) for field, text in every if field != "text" and not any(text is one for one in said)
-    ]
+    every = [pair for pair in every if pair[0] != "text" and not any(pair[1] is one for one in said)]
     outer = dict(reversed(every))
     name = outer.get("filename") or outer.get("title") or outer.get("name") or ""
     media_type = next((outer[one] for one in _MEDIA_TYPES if "/" in outer.get(one, "")), "").lower()
@@ -210,7 +186,8 @@ def video_source(part: dict[str, Any], place: str) -> VideoSource | None:
     for whole, field, text in sorted(fields, key=lambda one: not one[0]):  # data before its address
         path = re.split("[?#]", text, maxsplit=1)[0] if "://" in text[:12] else "" if whole else text
         if field in _ADDRESSES:
-            by_name = kind in _FILE_TYPES and not _FILE_NAMES.isdisjoint(map(_suffix, (name, path)))
+            names = [one.lower().rstrip("/") for one in (name, path)]
+            by_name = kind in _FILE_TYPES and any(one.endswith(_FILE_NAMES) for one in names)
             found = _is_video(text, media_type, says=says, by_name=by_name)
         else:
             found = whole and _is_video(text, "")
@@ -243,10 +220,7 @@ def base64_alone(text: str) -> bytes:
 
 
 def _is_video(address: str, media_type: str, *, says: bool = False, by_name: bool = False) -> bool:
-    """Whether an address, or data, is that of a video.
-
-    says, by_name: whether the type of its part, or a file name, says so.
-    """
+    """Whether this is a video, or its address. says, by_name: whether its type, or a file name, says so."""
     start = 0
     if url := _DATA_URL.match(address[:_HEAD_CHARS]):
         media_type, start = url[1].lower(), url.end()
@@ -262,10 +236,6 @@ def _is_video(address: str, media_type: str, *, says: bool = False, by_name: boo
 
 def _is_local(address: str) -> bool:
     return address[:12].lower().startswith(("file:", "framenest:"))
-
-
-def _suffix(name: str) -> str:
-    return PurePosixPath(name).suffix.lower()
 
 
 def _first_bytes(base64: str, start: int) -> bytes:

@@ -27,7 +27,7 @@ from framenest.records import parse_json
 from framenest.server.body import Bodies, Body
 from framenest.server.conversation import ChatFrames, Conversation, ShownTurn, parse_request, refuse_videos
 from framenest.server.dialects import CHAT, DIALECTS, GATEWAY, RESPONSES, Dialect, dialect_at
-from framenest.server.guard import Refusal, session, status_of
+from framenest.server.guard import Refusal, refusal_of, session
 from framenest.server.rankings import Rankings
 from framenest.server.server_settings import MIB
 from framenest.server.service import Service
@@ -84,7 +84,7 @@ class Gateway:
 
                 watching = asyncio.create_task(end_when_gone())
                 try:
-                    await (self._chat if dialect else self._pass)(request, body, reply)
+                    await self._answer(request, body, reply, dialect)
                 except (FramenestError, httpx.HTTPError, httpx.InvalidURL) as error:
                     refusal = self._refusal(error)
                     if not reply.began:
@@ -95,21 +95,22 @@ class Gateway:
 
     def _refusal(self, error: Exception) -> Refusal:
         if isinstance(error, FramenestError):
-            status = status_of(error)
-            status = 400 if status in (403, 404, 409, 422) else status
-            return Refusal(status, str(error), getattr(error, "retry_after", None))
+            refusal = refusal_of(error)
+            refusal.status = 400 if refusal.status in (403, 404, 409, 422) else refusal.status
+            return refusal
         late = isinstance(error, httpx.TimeoutException)
         why = "no answer in time" if late else str(error) or "it broke off"
         return Refusal(504 if late else 502, f"{self._name}: {why}")
 
-    async def _pass(self, request: Request, body: Body, reply: ClientReply) -> None:
-        if body.is_json:
+    async def _answer(
+        self, request: Request, body: Body, reply: ClientReply, dialect: Dialect | None
+    ) -> None:
+        chat = None
+        if dialect is not None:
+            chat = await to_thread.run_sync(parse_request, body.content, dialect, limiter=self._parsing)
+        elif body.is_json:
             await to_thread.run_sync(refuse_videos_in, body.content, limiter=self._parsing)
-        await self._relay(request, body, reply)
-
-    async def _chat(self, request: Request, body: Body, reply: ClientReply) -> None:
-        chat = await to_thread.run_sync(parse_request, body.content, reply.dialect, limiter=self._parsing)
-        if chat.is_plain:
+        if chat is None or chat.is_plain:
             del chat  # its objects take more memory than the body
             await self._relay(request, body, reply)
             return
@@ -150,7 +151,9 @@ class Gateway:
         async with self.client.stream(request.method, url, headers=headers, content=content) as response:
             if not (turn and turn.offers):
                 body.content, body.size = b"", 0  # room for others
-            if is_odd(response):
+            sized = "content-length" in response.headers
+            no_body = response.status_code in (204, 304) or "transfer-encoding" in response.headers
+            if not 200 <= response.status_code < 600 or (sized and no_body):
                 raise Refusal(502, f"{self._name}: the answer is not HTTP (status {response.status_code})")
             pieces = _one_by_one(response)
             first = await _until_answer(response, pieces) if turn and turn.offers else bytearray()
@@ -206,22 +209,15 @@ class Gateway:
     def _told(self, turn: ShownTurn, request: Request) -> dict[str, str]:
         """The headers about the last turn of a request."""
         ids, most = turn.turn.rankings, self._frames.most_images(turn.chat)
-        links = ", ".join(f"{request.base_url}#{id_}&k={turn.k}" for id_ in ids)
-        told = {
-            "framenest-times": turn.times,
-            "framenest-ranking": links,
-            "framenest-evidence": turn.evidence,
-        }
+        told = {"framenest-times": turn.times, "framenest-evidence": turn.evidence}
+        told["framenest-ranking"] = ", ".join(f"{request.base_url}#{id_}&k={turn.k}" for id_ in ids)
         told |= {"framenest-images": str(most)} if most else {}
         return told | match_header(self._rankings, ids)
 
     async def _takes_fewer(
         self, response: httpx.Response, head: bytearray, pieces: AsyncIterator[bytes], turn: ShownTurn
     ) -> bool:
-        """Whether an error says that the model's server takes fewer images. Refused if it lacks the API.
-
-        head: what was read of the answer; gets what must be read to know.
-        """
+        """Whether an error, read into `head`, says that fewer images are taken. Refused without this API."""
         status = response.status_code
         if not response.is_error or status in (401, 403, 429):
             return False
@@ -261,13 +257,6 @@ class ClientReply:
             kind = (b"content-type", b"text/event-stream; charset=utf-8")
             await self._start(200, [kind, (b"cache-control", b"no-cache")])
         await self.piece("".join(f": {line}\n" for line in lines).encode() + b"\n")
-
-
-def is_odd(response: httpx.Response) -> bool:
-    """Whether a response cannot be relayed, as two parts of it contradict each other."""
-    status, measured = response.status_code, "content-length" in response.headers
-    no_length = status in (204, 304) or "transfer-encoding" in response.headers
-    return not 200 <= status < 600 or (measured and no_length)
 
 
 async def _one_by_one(response: httpx.Response) -> AsyncIterator[bytes]:

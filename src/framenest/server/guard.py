@@ -55,16 +55,12 @@ log = logging.getLogger("framenest.server")
 
 
 class Refusal(FramenestError):
-    """Like Starlette's HTTPException; a FramenestError, since jobs meet refusals too.
-
-    status: of HTTP: 403 not allowed, 404 unknown, 409 not ready, 413 too large, 422 unusable, 429 too many.
-    retry_after: seconds, if waiting helps.
-    """
+    """Like Starlette's HTTPException; a FramenestError, since jobs meet refusals too."""
 
     def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
-        self.status = status
-        self.retry_after = retry_after
+        self.status = status  # 403 not allowed, 404 unknown, 409 not ready, 413 too large, 422 unusable
+        self.retry_after = retry_after  # seconds, if waiting helps
 
 
 _STATUS = {IndexMismatch: 409, ModelError: 502, StoreError: 507} | dict.fromkeys(
@@ -72,14 +68,11 @@ _STATUS = {IndexMismatch: 409, ModelError: 502, StoreError: 507} | dict.fromkeys
 )
 
 
-def status_of(error: FramenestError) -> int:
-    """
-    >>> status_of(Refusal(429, "full", 3)), status_of(BudgetError("too many"))
-    (429, 422)
-    """
-    if isinstance(error, Refusal):
-        return error.status
-    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+def refusal_of(error: FramenestError, message: str = "") -> Refusal:
+    """An error as a refusal. message: in place of its own."""
+    status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+    status, wait = (error.status, error.retry_after) if isinstance(error, Refusal) else (status, None)
+    return Refusal(status, message or str(error), wait)
 
 
 def time_for(length: int) -> float:
@@ -87,9 +80,10 @@ def time_for(length: int) -> float:
     return BODY_SECONDS + length / 2**17
 
 
-def refusal_response(path: str, error: FramenestError, message: str) -> JSONResponse:
-    """An error for a client: its message as `detail`, or as the API at a path below GATEWAY has it."""
-    status, wait = status_of(error), getattr(error, "retry_after", None)
+def refusal_response(path: str, error: FramenestError, message: str = "") -> JSONResponse:
+    """`refusal_of` for a client: the message as `detail`, or as the API at a path below GATEWAY has it."""
+    refusal = refusal_of(error, message)
+    status, message, wait = refusal.status, str(refusal), refusal.retry_after
     headers = {} if wait is None else {"retry-after": str(wait)}
     if status == 401:
         headers["www-authenticate"] = "Bearer"
@@ -99,13 +93,7 @@ def refusal_response(path: str, error: FramenestError, message: str) -> JSONResp
 
 
 def first_problem(problems: Sequence[Any], skip: int = 0) -> str:
-    """The first of Pydantic's errors in one line; what was sent is not repeated.
-
-    skip: parts of its place to leave out, such as "body".
-
-    >>> first_problem([{"loc": ("body", "k"), "msg": "Field required"}], skip=1)
-    'k: Field required'
-    """
+    """The first of Pydantic's errors in one line, without what was sent. skip: parts of its place."""
     place, message = problems[0]["loc"], problems[0]["msg"].removeprefix("Value error, ")
     return f"{'.'.join(str(part) for part in place[skip:] or place)}: {message}"
 
@@ -161,10 +149,7 @@ def session(token: str) -> str:
 
 
 class Guard:
-    """Refuses foreign hosts, foreign origins and missing tokens; counts and logs requests.
-
-    The log has the method, the path and the status: no query, no header, no body.
-    """
+    """Refuses foreign hosts, foreign origins and missing tokens; counts and logs requests, no queries."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
         self._app = app
@@ -197,7 +182,7 @@ class Guard:
             try:
                 self._check(Request(scope))
             except Refusal as refusal:
-                answer = refusal_response(scope["path"], refusal, str(refusal))
+                answer = refusal_response(scope["path"], refusal)
             await answer(scope, timely, guarded)
         finally:
             seconds = time.perf_counter() - began

@@ -181,12 +181,9 @@ class Jobs:
             raise Refusal(429, f"{waiting} jobs are waiting already; try again later", QUEUE_RETRY_SECONDS)
 
     def take(self) -> Job | None:
-        """The next job, marked as running; waits for one. None when the queue is closed.
-
-        Searches go first: someone waits for them, and they are short.
-        """
+        """The next job, marked as running; waits for one. None when the queue is closed."""
         with self._ready:
-            while not self._closed:
+            while not self._closed:  # searches go first: someone waits for them, and they are short
                 for job in sorted(self._active.values(), key=lambda job: job.kind != "search"):
                     if job.state == "queued" and self.waits_for(job) is None:
                         self._change(job, started=time.time(), state="running")

@@ -42,20 +42,16 @@ _VIDEOS = "select *, (select count(*) from rankings where video = videos.id) as 
 
 @dataclass(frozen=True)
 class LibraryVideo:
-    """A registered video. `id` follows from the file itself: a changed file is another video.
+    """A registered video."""
 
-    `info` is the VideoInfo of the indexed video as JSON, None before. origin: folder, upload or url.
-    questions: how many rankings were asked for.
-    """
-
-    id: str
+    id: str  # follows from the file itself: a changed file is another video
     path: Path
     name: str
-    origin: str
+    origin: str  # folder, upload or url
     stat: list[int]
-    info: dict[str, Any] | None
+    info: dict[str, Any] | None  # VideoInfo as JSON; None before the video is indexed
     created: float
-    questions: int
+    questions: int  # how many rankings were asked for
 
     def check(self) -> Path:
         """The path, if the file there is still the one that was registered."""
@@ -63,15 +59,6 @@ class LibraryVideo:
             if file_state(self.path) == self.stat and self.path.resolve() == self.path:
                 return self.path
         raise Refusal(409, f"{self.name}: this file has changed or is gone; register it again")
-
-    def image_size(self, frame: int, size: int | None) -> int:
-        """The short side of a frame's image: the one asked for, never more than the original has."""
-        if self.info is None:
-            raise Refusal(409, f"{self.name}: not indexed yet")
-        if frame >= self.info["num_frames"]:
-            raise Refusal(404, f"this video has frames 0 to {self.info['num_frames'] - 1}")
-        original = min(int(self.info["width"]), int(self.info["height"]))
-        return original if size is None else min(size, original)
 
 
 class Library:
@@ -85,17 +72,13 @@ class Library:
         self._checks = ConcurrencyLimit(2, "too many videos are being registered at once", 5, wait=10)
         busy = f"{UPLOADS_AT_ONCE} videos are coming in already"
         self._incoming = ConcurrencyLimit(UPLOADS_AT_ONCE, busy, 10)
-        self._storing = threading.Lock()
+        self._storing = threading.Lock()  # held while bytes are counted and written
         self._cache = local_directory(open_store(settings.cache))
         for file in settings.uploads.glob(f"*{PARTIAL}"):  # of a server that was stopped
             file.unlink()
 
     def files(self) -> dict[str, list[Any]]:
-        """List the folders, by relative paths.
-
-        `files` look like videos and have sizes; `outside` are links to videos and folders elsewhere, which
-        cannot be registered.
-        """
+        """FolderFiles, by paths relative to their folders; only `outside` are links to folders, too."""
         files: list[dict[str, Any]] = []
         outside: list[str] = []
         for folder in self._folders:
@@ -116,8 +99,7 @@ class Library:
     def add_path(self, path: str) -> LibraryVideo:
         """Register a file of the allowed folders; `..` and links are resolved before the check.
 
-        path: below one of the folders, the first that has it; or absolute, inside one of them; or such a
-            path as file://…
+        path: below the first of the folders that has it, or absolute; also as file://…
         """
         if url := re.match(r"file:(?://[^/]*)?([^?#]*)", path, re.IGNORECASE):  # urlsplit refuses some hosts
             path = unquote(url[1])
@@ -227,10 +209,8 @@ class Library:
         if self._journal.row("select id from videos where id = ?", [id_]) is None:
             if not checked:
                 self.check_file(file)
-            self._journal.execute(
-                "insert or ignore into videos values (?, ?, ?, ?, ?, null, ?)",
-                [id_, str(file), name, origin, json.dumps(stat), time.time()],
-            )
+            values = [id_, str(file), name, origin, json.dumps(stat), time.time()]
+            self._journal.execute("insert or ignore into videos values (?, ?, ?, ?, ?, null, ?)", values)
         return self.get(id_)
 
     def check_file(self, file: Path) -> dict[str, Any]:
@@ -273,16 +253,12 @@ class Library:
         usual = port in (None, {"http": 80, "https": 443}.get(parts.scheme))
         allowed = f"{host}:{port}" in self._hosts or (usual and host in self._hosts)
         if parts.scheme not in ("http", "https") or not allowed:
-            raise Refusal(
-                403, f"addresses are fetched only from hosts that it was told to allow (--allow-host {host})"
-            )
+            hint = f"(--allow-host {host})"
+            raise Refusal(403, f"addresses are fetched only from hosts that it was told to allow {hint}")
 
 
 class PartialFile:
-    """An upload, written piece by piece and hashed on the way; deleted when closed, unless it was moved.
-
-    lock: held while bytes are counted and written; all partial files share it.
-    """
+    """An upload, written piece by piece and hashed on the way; deleted when closed, unless it was moved."""
 
     def __init__(self, settings: ServerSettings, lock: threading.Lock) -> None:
         self.path = settings.uploads / f"{secrets.token_hex(8)}{PARTIAL}"
@@ -338,11 +314,7 @@ def _check_time(began: float, size: int) -> None:
 
 
 def _plain_name(name: str) -> str:
-    """What a file is called on the page: no folders, nothing unprintable, never used as a path.
-
-    >>> _plain_name("../../etc/kiln\\x00.mp4")
-    'kiln.mp4'
-    """
+    """What a file is called on the page: no folders, nothing unprintable, never used as a path."""
     base = PurePosixPath(name.replace("\\", "/")).name
     return "".join(c for c in base if c.isprintable())[:120] or "video"
 
@@ -354,7 +326,5 @@ def file_state(file: Path) -> list[int]:
 
 
 def _from_row(row: Any) -> LibraryVideo:
-    info = json.loads(row["info"]) if row["info"] else None
-    return LibraryVideo(
-        **dict(row) | {"path": Path(row["path"]), "stat": json.loads(row["stat"]), "info": info}
-    )
+    parsed = {name: json.loads(row[name] or "null") for name in ("stat", "info")}
+    return LibraryVideo(**dict(row) | parsed | {"path": Path(row["path"])})

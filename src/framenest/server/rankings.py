@@ -102,10 +102,8 @@ class Rankings:
             heard = ranking is not None and (ranking.transcript is None or ranking.transcript.source)
             finished = ranking is not None and (heard or not (scoring.listen or scoring.listen_url))
             job = None if finished else self._jobs.submit("rank", id_, fields)
-            self._journal.execute(
-                "insert or ignore into rankings values (?, ?, ?, ?, null)",
-                [id_, request.video, json.dumps(fields), time.time()],
-            )
+            values = [id_, request.video, json.dumps(fields), time.time()]
+            self._journal.execute("insert or ignore into rankings values (?, ?, ?, ?, null)", values)
             return job
 
     def store(self, id_: str, ranking: bytes) -> None:
@@ -121,7 +119,7 @@ class Rankings:
 
     def get(self, id_: str) -> Ranking:
         """A finished ranking; refused with the reason if it is not finished."""
-        self._row(id_)
+        self.row(id_)
         ranking = self._load(id_)
         if ranking is None:
             job = self._jobs.latest(id_)
@@ -149,20 +147,13 @@ class Rankings:
                 self._loaded[id_] = ranking
             return self._loaded[id_]
 
-    def video(self, id_: str) -> str:
-        """The id of the video that a ranking is of."""
-        return str(self._row(id_)["video"])
-
-    def entry(self, id_: str) -> dict[str, Any]:
-        """What clients may know of the request for a ranking: its fields and settings by name, flat."""
-        return _entry(self._row(id_))
-
     def all(self, video: str | None) -> list[dict[str, Any]]:
-        """Entries, newest first, of one video or all."""
+        """What clients may know of rankings, newest first, of one video or all."""
         statement = f"{_ROWS} where coalesce(?, video) = video order by created desc limit 1000"
-        return [_entry(row) for row in self._journal.execute(statement, [video])]
+        return [entry(row) for row in self._journal.execute(statement, [video])]
 
-    def _row(self, id_: str) -> Any:
+    def row(self, id_: str) -> Any:
+        """The request for a ranking, as the journal has it."""
         row = self._journal.row(f"{_ROWS} where id = ?", [id_])
         if row is None:
             raise Refusal(404, "no such ranking")
@@ -172,18 +163,17 @@ class Rankings:
         """PrefixOut of ranks after + 1 … k, in time order."""
         if after >= k:
             raise Refusal(422, f"after={after} leaves nothing of k={k}; after must be less than k")
-        chosen, video = self.get(id_).prefix(k), self.video(id_)
-        assert chosen.ranks is not None
-        rows = zip(chosen.frames.tolist(), chosen.seconds.tolist(), chosen.ranks.tolist(), strict=True)
+        chosen, images = self.get(id_).prefix(k), f"/videos/{self.row(id_)['video']}/frames"
         frames = [
-            {"frame": frame, "seconds": seconds, "rank": rank, "image": f"/videos/{video}/frames/{frame}"}
-            for frame, seconds, rank in rows
-            if rank > after
+            {"frame": frame, "seconds": seconds, "rank": rank, "image": f"{images}/{frame}"}
+            for rank, seconds, frame in chosen
+            if rank is not None and rank > after
         ]
         return {"ranking": id_, "k": k, "after": after, "complete": chosen.complete, "frames": frames}
 
 
-def _entry(row: Any) -> dict[str, Any]:
+def entry(row: Any) -> dict[str, Any]:
+    """What clients may know of the request for a ranking: its fields and settings by name, flat."""
     request = convert(json.loads(row["request"]), RankRequest)
     look_for = request.look_for.texts if request.look_for else ()
     fields = request.to_json() | request.config.settings() | {"look_for": look_for}

@@ -22,41 +22,31 @@ MOST_SHOWN = 256  # frames that go to a model in one request
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Options of `framenest serve`. Secrets are not in its repr.
+    """Options of `framenest serve`. Secrets are not in its repr."""
 
-    videos: the only folders whose files may be registered by path; none: uploads only. data: the folder of
-    uploads and the journal. cache: a folder or an address for indexes, features and models (None:
-    the user's cache). decoder: as for `open_video`. max_job: seconds of one job. hosts: web hosts that videos
-    may be fetched from. preset: of questions that name none. upstream: the OpenAI-compatible server behind
-    the gateway, which also answers the page's questions with answer_model. budget: frames that the gateway
-    shows for a turn; several are a ladder. tokens: instead of it, what they may cost. max_images: that the
-    gateway sends in a request. with_transcript: send what is said beside the frames, in at most
-    transcript_tokens.
-    """
-
-    data: Path
-    videos: tuple[Path, ...] = ()
-    cache: str | None = None
-    decoder: str = "pyav"
+    data: Path  # folder of uploads and the journal
+    videos: tuple[Path, ...] = ()  # the only folders whose files may be registered by path
+    cache: str | None = None  # folder or address for indexes, features and models; None: the user's cache
+    decoder: str = "pyav"  # as for `open_video`
     host: str = "127.0.0.1"
     port: int = 8600
     token: str | None = field(default=None, repr=False)
     scorer: str = "auto"
     scoring: ScorerConfig = ScorerConfig()
-    preset: str = DEFAULT_PRESET
+    preset: str = DEFAULT_PRESET  # of questions that name none
     workers: int = 1
     queue: int = 64
-    max_job: int = 3600
+    max_job: int = 3600  # seconds
     max_upload: int = 2048 * MIB
     max_stored: int = 20480 * MIB
-    hosts: tuple[str, ...] = ()
-    upstream: str | None = None
-    answer_model: str | None = None
-    budget: Sequence[int] = (32,)
-    tokens: TokenBudget | None = None
-    max_images: int = MOST_SHOWN
-    with_transcript: bool = False
-    transcript_tokens: int = TOKENS
+    hosts: tuple[str, ...] = ()  # web hosts that videos may be fetched from
+    upstream: str | None = None  # OpenAI-compatible server behind the gateway
+    answer_model: str | None = None  # of the upstream; answers the page's questions
+    budget: Sequence[int] = (32,)  # frames that the gateway shows for a turn; several are a ladder
+    tokens: TokenBudget | None = None  # what they may cost, in place of the budget
+    max_images: int = MOST_SHOWN  # that the gateway sends in a request
+    with_transcript: bool = False  # send what is said beside the frames
+    transcript_tokens: int = TOKENS  # that this may take
 
     def __post_init__(self) -> None:
         for folder in self.videos:
@@ -72,9 +62,8 @@ class ServerSettings:
         if self.token is not None and not re.fullmatch(r"[!-~]+", self.token):
             raise ConfigError("the token has characters that a client cannot send; use ASCII without spaces")
         if self.token is None and not is_loopback(self.host):
-            raise ConfigError(
-                f"{self.host} can be reached from other machines, so it needs a token; set FRAMENEST_TOKEN"
-            )
+            reached = f"{self.host} can be reached from other machines"
+            raise ConfigError(f"{reached}, so it needs a token; set FRAMENEST_TOKEN")
         if Budget.ladder(self.budget)[-1] > MOST_SHOWN:
             raise BadSetting("budget", self.budget, f"1 to {MOST_SHOWN} frames")
 
@@ -95,11 +84,7 @@ class ServerSettings:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0"), is_loopback("example.org")
-    (True, True, False, False)
-    """
+    """Whether only this machine can reach an address, such as ::1."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -171,7 +171,7 @@ class Service:
 
     def video_of(self, ranking: str) -> LibraryVideo:
         """The video that a ranking is of."""
-        return self.library.get(self.rankings.video(ranking))
+        return self.library.get(self.rankings.row(ranking)["video"])
 
     def packed(self, task: str, ranking: str, k: int, *how: Any) -> Any:
         """The question of a ranking and its first k frames for a model; few at once, as they take memory.
@@ -186,11 +186,7 @@ class Service:
             return self.picture_worker.call(task, loaded, k, spoken, *how)
 
     def answer(self, ranking: str, k: int, max_side: int, *, cite: bool) -> tuple[int, Answer]:
-        """How many frames the configured model was shown, at most k, and what it answers.
-
-        Refused if none is configured or too many wait for it. cite: ask it for the times of the frames that
-        show what it says.
-        """
+        """How many frames the configured model was shown, at most k, and what it answers."""
         if self._model is None:
             raise Refusal(404, "this server has no model to answer; it was started without --answer-model")
         while True:
@@ -267,8 +263,8 @@ class Service:
                 videos[str(video.check())] = video
 
         def keep() -> None:  # unless one of its videos was removed
-            statement = "update remembered set value = ? where key = ?"
-            self.journal.execute(statement, [json.dumps(search), f"search:{job.target}"])
+            values = json.dumps(search), f"search:{job.target}"
+            self.journal.execute("update remembered set value = ? where key = ?", values)
 
         def report(stage: str, *values: Any) -> None:
             if stage == "moments":

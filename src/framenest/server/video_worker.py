@@ -148,15 +148,7 @@ def _jpegs(decoder: Decoder, frames: list[int], short: int) -> Iterator[tuple[in
 
 
 class VideoWorker:
-    """Does one task at a time, in a process that is replaced when it dies. Thread-safe: calls take turns.
-
-    >>> from pathlib import Path
-    >>> settings = ServerSettings(Path("data"), scorer="table:scores.csv")
-    >>> worker = VideoWorker(settings, ProcessLimits(seconds=3600))
-    >>> worker.call("index", "kiln.mp4")["num_frames"]
-    300
-    >>> worker.close()
-    """
+    """Does one task at a time, in a process that is replaced when it dies. Thread-safe: calls take turns."""
 
     def __init__(self, settings: ServerSettings, limits: ProcessLimits) -> None:
         what = (settings.scorer, settings.scoring, settings.cache, settings.decoder)
@@ -172,13 +164,7 @@ class VideoWorker:
         progress: Callable[..., object] = lambda *_: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Any:
-        """What the method `task` of VideoTasks returns. progress is called with what it reports meanwhile.
-
-        Raises:
-            Cancelled: `cancelled` became true, or the worker was closed.
-            VideoError: The process died or went over a limit.
-            FramenestError: What the task raised.
-        """
+        """What the method `task` of VideoTasks returns. progress is called with what it reports meanwhile."""
         with self._turn:
             if cancelled() or self._closed:
                 raise Cancelled
