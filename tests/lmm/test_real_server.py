@@ -62,7 +62,7 @@ def test_several_turns(url, chosen):
 def test_the_ladder_costs_what_the_server_counts(url, chosen, monkeypatch):
     """A random model never says that it cannot tell: that one verdict is put in its mouth."""
     decoder, selection = chosen
-    monkeypatch.setattr(ladder_module, "cannot_tell", lambda _: True)
+    monkeypatch.setattr(ladder_module.prompt, "cannot_tell", lambda _: True)
     with Client(url, MODEL, max_tokens=8) as client:
         asked = ladder_module.ask(client, selection, "What is it?", [2, 4], video=decoder)
     assert [len(step.prefix) for step in asked.steps] == [2, 4]

@@ -111,7 +111,7 @@ def test_a_plain_body_does_not_stay_in_memory_as_objects(gate, behind):
     alive = []
 
     async def reply(exchange):
-        alive.extend(one for one in gc.get_objects() if isinstance(one, conversation.Conversation))
+        alive.extend(one for one in gc.get_objects() if type(one) is conversation.Conversation)
         await exchange.says("well")
 
     behind.reply = reply
