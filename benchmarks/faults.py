@@ -262,10 +262,10 @@ class Run:
                 self.lost.append(f"serve: small JSON, {statuses}")
 
     def unfinished(self) -> None:
-        """60 bodies that do not end; another client sends a video."""
+        """60 bodies that do not end, of which 768 MiB may stay; another client sends a video."""
         sent = b'{"model":"video","x":"' + self.rng.choice([b"A", b" ", b"{"]) * (16 * MIB - 1000)
         head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n"
-        with self.attacked(850 * MIB) as (server, _, _):
+        with self.attacked(1000 * MIB) as (server, _, _):
             many = []
             for _ in range(60):
                 many.append(socket.create_connection(("127.0.0.1", server.port), 60))
