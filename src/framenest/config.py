@@ -93,7 +93,7 @@ class CheckedSettings:
         for name in settings:
             if name not in vars(self):
                 raise _unknown_setting(name, list(vars(self)))
-        return replace(self, **settings)  # type: ignore[type-var]
+        return replace(self, **settings)  # type: ignore[type-var]  # as above
 
 
 Probing = Literal["uniform", "keyframes"]

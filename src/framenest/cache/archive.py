@@ -155,9 +155,9 @@ def _view(data: bytes | mmap.mmap, start: int, described: Mapping[str, Any]) -> 
     count = math.prod(shape)
     if end - first != count * dtype.itemsize:
         raise ValueError("an array's size does not match its shape")
-    return (
-        np.frombuffer(data, dtype, count, start + first).reshape(shape) if count else np.zeros(shape, dtype)
-    )
+    if not count:
+        return np.zeros(shape, dtype)
+    return np.frombuffer(data, dtype, count, start + first).reshape(shape)
 
 
 def _little_endian(array: Array) -> Array:

@@ -235,7 +235,7 @@ class Ranking:
 
     @property
     def match_text(self) -> str:
-        """The verdict, what it means, and the words that the scorer knows, for people; "" if it cannot tell.
+        """The verdict, what it means, and the words that the scorer knows, for people; "" without a verdict.
 
         Example::
 
@@ -293,10 +293,10 @@ class Ranking:
             )
         ranks = np.argsort(self.order[:budget], kind="stable")
         frames, seconds, complete = self.frames[ranks], self.seconds[ranks], budget > len(self)
-        known = self.question, self.scorer, self.stats.match
-        each = (tuple(column[i] for i in ranks if column) for column in (self.roles, self.reasons, sizes))
-        about: Any = complete, "", *known, *each, self.notes
-        return Prefix(self.video, budget, frames, seconds, ranks + 1, *about)
+        about: dict[str, Any] = {"question": self.question, "scorer": self.scorer, "match": self.stats.match}
+        columns = {"roles": self.roles, "reasons": self.reasons, "sizes": sizes}
+        about |= {name: tuple(column[i] for i in ranks if column) for name, column in columns.items()}
+        return Prefix(self.video, budget, frames, seconds, ranks + 1, complete, notes=self.notes, **about)
 
     def to_json(self) -> dict[str, Any]:
         pool = self.pool
